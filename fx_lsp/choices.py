@@ -57,8 +57,8 @@ class Choices:
     sizes: Sizes = field(
         default="auto",
         metadata={
-            "help": "which sizes kernels take: any batch and length that the code allows unless that is clearly "
-            "slower, or always, or the traced ones"
+            "help": "which sizes kernels take: any batch and length for which indices stay plain, any that the code "
+            "allows, or the traced ones"
         },
     )
     inductor: str = field(

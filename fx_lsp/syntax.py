@@ -76,12 +76,6 @@ def outermost_functions(block: Sequence[ast.stmt], around: str = "") -> Iterator
                 yield from outermost_functions(inner, name)
 
 
-def functions_around(tree: ast.Module, line: int) -> list[int]:
-    """Return the first lines of the functions around a line."""
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return [node.lineno for node in functions if node.lineno < line <= (node.end_lineno or node.lineno)]
-
-
 def assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
     """Return the names that an assignment binds to its whole value: two of `a = b = 1`, none of `a, b = c`."""
     if isinstance(node, ast.AnnAssign):

@@ -15,23 +15,19 @@ from fx_lsp.codegen.pipeline import Graphs, finish
 from fx_lsp.codegen.triton.program import ProgramSpec, build_program
 
 
-def generate(
-    subject: FileSpec, graphs: Graphs, naming: Naming, hints: Mapping[str, int], max_cuts: int | None = None
-) -> GeneratedFile:
+def generate(subject: FileSpec, graphs: Graphs, naming: Naming, hints: Mapping[str, int]) -> GeneratedFile:
     """Return the file of a function from its graphs: those that AOTAutograd partitioned, or one for inference.
 
-    Raises CannotWrite if a part of the graphs cannot be written as code, and NotFusible if the kernels of a graph could
-    not contain more than `max_cuts` operations.
+    Raises CannotWrite if a part of the graphs cannot be written as code.
     """
     finish(graphs, subject.outputs, subject.tangents)
     forward, backward, choices = graphs.forward, graphs.backward, graphs.choices
     assert forward is not None
     title = f"{subject.stem}_forward_kernel" if backward is not None else f"{subject.stem}_kernel"
     changed = _inputs_to_overwrite(subject, forward) if backward is None and choices.engine == "fx-lsp" else {}
-    first, second = build_program(ProgramSpec(forward, title, naming, hints, changed, max_cuts), choices), None
+    first, second = build_program(ProgramSpec(forward, title, naming, hints, changed), choices), None
     if backward is not None:
-        spec = ProgramSpec(backward, f"{subject.stem}_backward_kernel", naming, hints, max_cuts=max_cuts)
-        second = build_program(spec, choices)
+        second = build_program(ProgramSpec(backward, f"{subject.stem}_backward_kernel", naming, hints), choices)
     return assemble_file(
         FileFunctions(subject, first, second, naming.name, graphs.view_results, graphs.saved, choices.engine)
     )

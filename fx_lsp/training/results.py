@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from fx_lsp.training.statements import Region, bound_names, header_names, last_name, names_in, nodes_below, straight
+from fx_lsp.training.statements import bound_names, header_names, last_name, names_in, nodes_below, straight
 
 _BACKWARD = frozenset({"backward", "manual_backward"})
 LOSS = re.compile(r"loss|criterion|cross_entropy|objective", re.IGNORECASE)
@@ -57,21 +57,6 @@ def losses_below(node: ast.AST, *opaque: type[ast.AST]) -> list[ast.expr]:
 def calls_backward(*nodes: ast.AST) -> bool:
     """Return True if one of the nodes calls `backward`, or code below it does."""
     return any(loss_of(node) is not None or losses_below(node) for node in nodes)
-
-
-def wanted_by(region: Region) -> Callable[[ast.stmt], set[str]]:
-    """Return a function that maps each statement in a step to the names that its result needs."""
-    trains = calls_backward(region)
-    returns = not trains and any(isinstance(node, ast.Return) and node.value is not None for node in region.body)
-
-    def names(node: ast.stmt) -> set[str]:
-        if returns:
-            return names_in(node) if isinstance(node, ast.Return) else set()
-        loss = loss_of(node)
-        results = [loss] if loss is not None else [] if trains else results_read_by(node, region.body)
-        return names_in(*results)
-
-    return names
 
 
 def results_of(body: Sequence[ast.stmt]) -> list[ast.expr]:

@@ -185,3 +185,16 @@ def test_hundreds_of_steps():
 
     with deep_recursion():
         assert named_kernels(checked(chain, [torch.randn(3, 40)]))["f_kernel"].count("tl.sin(") == 1
+
+
+def test_states_of_a_loop_that_backward_saves_stacked_and_computes_another_stack() -> None:
+    def chunked(k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        k, v, g = (x.reshape(2, 32, 8, 4) for x in (k, v, g.sigmoid()))
+        kv = (k * g).mT @ v
+        state, states = torch.zeros_like(kv[:, 0]), []
+        for i in range(32):
+            states.append(state)
+            state = state * g[:, i, -1][..., None] + kv[:, i]
+        return k @ torch.stack(states, 1)
+
+    assert wrong(chunked, [torch.randn(2, 256, 4, requires_grad=True) for _ in range(3)]) == []

@@ -310,6 +310,19 @@ def test_one_plus_erf_is_as_close_as_float32_is() -> None:
         assert (loaded(file).f(x).double() - (x.double().erf() + 1)).abs().max() < close
 
 
+def test_gamma_and_bessel_functions_are_as_close_as_float32_is() -> None:
+    x = torch.cat([torch.linspace(-4.9, 40.0, 997), torch.logspace(-6, 30, 73), 1 + torch.linspace(-1e-3, 1e-3, 9)])
+
+    def f(x: torch.Tensor) -> Any:
+        scaled = torch.special.i0e(x), torch.special.i1e(x)
+        return torch.lgamma(x), torch.digamma(x), torch.polygamma(1, x), torch.i0(x), torch.special.i1(x), *scaled
+
+    program = loaded(generated(captured(f, [x])))
+    for result, right in zip(program.f(x), f(x.double()), strict=True):
+        near = right.abs() < 1e37
+        assert ((result - right).abs() / (1 + right.abs()))[near].max() < 1e-6
+
+
 def test_a_file_is_a_library_of_operators() -> None:
     function, make = CASES["layer_norm"]
     inputs = make(7)

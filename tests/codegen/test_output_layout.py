@@ -105,6 +105,12 @@ def scaled_twice(q, v):
 # fx: a=f32[64, 32], b=f32[64, 32], c=f32[64, 32], w=f32[32, 32]
 def joined(a, b, c, w):
     return torch.cat([F.gelu(a @ w), F.silu(b @ w), c.relu()], 1)
+
+
+# fx: x=f32[6, 5, 80], cos=f32[5, 40], sin=f32[5, 40]
+def rotated(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 """
 NAMES = names_in(SOURCE)
 
@@ -147,6 +153,11 @@ def test_nothing_is_copied(files: dict[str, str]) -> None:
             "split_in_three_backward_kernel_rows",
         ]
     )
+
+
+def test_a_program_computes_an_element_of_each_half(files: dict[str, str]) -> None:
+    forward = files["rotated"].partition("def rotated_forward_kernel(")[2].partition("\n\n\n")[0]
+    assert (forward.count("tl.load("), forward.count("tl.store("), forward.count("tl.where(")) == (4, 2, 0)
 
 
 def test_a_scale_is_taken_out_of_the_loops(files: dict[str, str]) -> None:

@@ -20,8 +20,8 @@ from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 
 TARGET_PROGRAMS = 512
 """The desired number of programs: a few for each multiprocessor of a large GPU."""
-COLUMN_BLOCK = 128
-"""The number of adjacent columns that one program sums."""
+COLUMN_BLOCK = 64
+"""The fewest adjacent columns that one program sums: narrow blocks take less time than a second pass."""
 MIN_PART_ELEMENTS = 32
 """The fewest elements that justify a separate part."""
 MAX_ROW = 16384

@@ -229,7 +229,6 @@ def _stack_input(saved: SavedValues, stack: fx.Node, first: fx.Node) -> fx.Node:
     with saved.backward.inserting_before(first):
         stacked = saved.backward.placeholder(stack.name)
     stacked.meta = {**first.meta, "val": stack.meta["val"]}
-    stacked.name = stack.name
     return stacked
 
 

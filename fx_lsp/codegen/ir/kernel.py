@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import fx
 
 from fx_lsp.codegen.ir.index import Coords, Index, count, size_symbol
-from fx_lsp.codegen.ir.statement import CodeLine, Statement, names_used, print_statements
+from fx_lsp.codegen.ir.statement import CodeLine, Statement, divisors, names_used, print_statements
 from fx_lsp.codegen.ir.tile import Tile
 from fx_lsp.codegen.ir.values import Buffer
 
@@ -109,6 +109,19 @@ class Kernel:
     described: tuple[str, ...] = ()
     overwrites: tuple[str, ...] = ()
     work: KernelWork | None = None
+
+    @property
+    def costly_sizes(self) -> set[str]:
+        """The names of the symbolic sizes that it loops over, or by which it divides the indices of elements, or, in a
+        template, to which it pads the operands of products.
+
+        A program divides its own number once, which costs nothing.
+        """
+        padded = [dim for dim in self.tile.dims if dim.role == "loop" or (self.work is None and dim.block > 1)]
+        looped = [size for dim in padded for size in dim.sizes]
+        numbers = {dim.variable for dim in self.tile.dims if dim.block == 1}
+        divided = [self.sizes[name] for name in divisors(self.body, numbers | self.sizes.keys()) & self.sizes.keys()]
+        return {symbol.name for size in (*looped, *divided) for symbol in size.free_symbols}
 
     def printed(self) -> list[CodeLine]:
         """Return the definition as lines."""

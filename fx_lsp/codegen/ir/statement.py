@@ -104,7 +104,18 @@ def expressions_in(statements: Iterable[Statement]) -> Iterator[ast.expr]:
 
 def names_used(statements: Iterable[Statement]) -> set[str]:
     """Return the names read in statements. An update of a name does not count as a read."""
-    return {n.id for value in expressions_in(statements) for n in ast.walk(value) if isinstance(n, ast.Name)}
+    return {name for value in expressions_in(statements) for name in _names_in(value)}
+
+
+def divisors(statements: Iterable[Statement], numbers: Collection[str]) -> set[str]:
+    """Return the names by which statements divide integers, except where these consist of `numbers` alone."""
+    parts = (part for value in expressions_in(statements) for part in ast.walk(value))
+    divisions = [p for p in parts if isinstance(p, ast.BinOp) and isinstance(p.op, (ast.FloorDiv, ast.Mod))]
+    return {name for d in divisions if not _names_in(d.left) <= set(numbers) for name in _names_in(d.right)}
+
+
+def _names_in(value: ast.expr) -> set[str]:
+    return {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
 
 
 def rename(statements: Iterable[Statement], names: Mapping[str, str]) -> tuple[Statement, ...]:

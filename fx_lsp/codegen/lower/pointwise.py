@@ -97,6 +97,9 @@ _ARITHMETIC = {
 }
 """Operations whose arguments are converted to the dtype of the result."""
 
+_SINGLE = {name for name, text in _ARITHMETIC.items() if text in ("lgamma(a)", "i0(a)", "i0e(a)", "i1(a)", "i1e(a)")}
+"""Operations whose helper functions are exact in single precision only."""
+
 _COMPARISONS = {
     "eq": "a == b",
     "ne": "a != b",
@@ -145,6 +148,8 @@ def _common_dtype(arguments: list[Any]) -> torch.dtype:
 def _lower_arithmetic(operation: Op, name: str) -> Any:
     def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
         dtype = _result_dtype(node)
+        if name in _SINGLE and dtype is torch.float64:
+            raise NotFusible(node, "is computed in single precision by kernels")
         args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
         if name in _FLOAT_ONLY and not dtype.is_floating_point:
             return args[0]

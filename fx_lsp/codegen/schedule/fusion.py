@@ -176,7 +176,7 @@ def _memory(graph: fx.Graph, cut: Mapping[fx.Node, str], called: Collection[fx.N
     live = _live_nodes(results | calls)
     roots = {n for n in graph.nodes if n.op in ("placeholder", "get_attr")} | _results_of(graph, calls)
     views = _views_of(roots)
-    parts = concat_parts([n for n in graph.nodes if n in live], roots, views)
+    parts = concat_parts([n for n in graph.nodes if n in live], roots, views, results)
     joined = {whole for targets in parts.values() for whole, _ in targets}
     views |= _views_of(joined)
     arguments = _arguments(calls, views)

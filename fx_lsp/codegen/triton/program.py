@@ -57,9 +57,9 @@ class Program:
     """A graph as kernels and calls. `steps` are kernel launches, regions that Inductor compiles, and fallback nodes.
 
     `results` are the returned nodes, None for a missing gradient. `buffers` are the tensors that it allocates or is
-    given. `calls` are the reasons why steps fall back to PyTorch; `cuts` counts the operations that kernels could not
-    contain. `overwritten` maps results to overwritten inputs. `schedule` has the groups of the kernels (None for the
-    program of a region), and `kernel_names` the names of these, by the index of the step there.
+    given. `calls` are the reasons why steps fall back to PyTorch. `overwritten` maps results to overwritten inputs.
+    `schedule` has the groups of the kernels (None for the program of a region), and `kernel_names` the names of these,
+    by the index of the step there.
     """
 
     inputs: tuple[fx.Node, ...]
@@ -70,15 +70,13 @@ class Program:
     overwritten: Mapping[fx.Node, fx.Node] = field(default_factory=dict[fx.Node, fx.Node])
     schedule: Schedule | None = None
     kernel_names: Mapping[int, str] = field(default_factory=dict[int, str])
-    cuts: int = 0
 
 
 @dataclass(frozen=True)
 class ProgramSpec:
     """A graph to compile: `title` is the prefix of its kernel names, and `hints` are values of its symbolic sizes.
 
-    `changed` maps results to the inputs that take their values. `max_cuts` is the most operations that kernels may not
-    contain, None for any number.
+    `changed` maps results to the inputs that take their values.
     """
 
     graph: fx.Graph
@@ -86,7 +84,6 @@ class ProgramSpec:
     naming: Naming
     hints: Mapping[str, int]
     changed: Mapping[fx.Node, fx.Node] = field(default_factory=dict[fx.Node, fx.Node])
-    max_cuts: int | None = None
 
 
 @dataclass
@@ -127,22 +124,19 @@ class _Limits:
 
 
 def build_program(spec: ProgramSpec, choices: Choices) -> Program:
-    """Return the program of a graph. Raises NotFusible if that takes too many cuts."""
-    limits, cuts = _Limits.chosen(spec.graph, choices), 0
+    """Return the program of a graph."""
+    limits = _Limits.chosen(spec.graph, choices)
     while True:
         if choices.engine == "fx-lsp":
             mark_partial_writes(spec.graph, spec.changed, limits.copied)
         try:
             program = _program(spec, choices, limits.cut, limits.called)
         except NotFusible as error:
-            if cuts == spec.max_cuts:
-                raise
             limits.add(error)
-            cuts += 1
             continue
         steps = [s for s in program.steps if isinstance(s, fx.Node)]
         calls = (unsupported_reason(s, choices, limits.called.get(s)) for s in steps)
-        program = replace(program, calls=tuple(c for c in calls if c is not None), cuts=cuts)
+        program = replace(program, calls=tuple(c for c in calls if c is not None))
         return program if choices.inductor == NO_KERNELS else _with_regions(program, choices)
 
 

@@ -1,6 +1,6 @@
 """Helper functions of a generated file for special functions, from their series and continued fractions.
 
-They compute in float64, in which the textbook formula is exact enough for float32 without a table.
+Where single precision loses digits, they compute in float64.
 """
 
 from __future__ import annotations
@@ -8,28 +8,32 @@ from __future__ import annotations
 SPECIAL = '''
 @triton.jit
 def lgamma(a):
-    """The logarithm of the size of the gamma function: Stirling's series, for small numbers moved by 8."""
-    x = tl.abs(a.to(tl.float64))
-    near = x < 8.0
-    product = tl.where(near, x, 1.0)
-    for k in range(1, 8):
-        product = product * tl.where(near, x + k, 1.0)
-    y = tl.where(near, x + 8.0, x)
+    """The logarithm of the size of the gamma function: Stirling's series, for small numbers of a fitted polynomial."""
+    x = tl.abs(a)
+    y = tl.maximum(x, 3.0)
     r = 1.0 / (y * y)
     tail = 0.08333333333333333 - r * (
         0.002777777777777778 - r * (0.0007936507936507937 - r * 0.0005952380952380953)
     )
-    found = (y - 0.5) * tl.log(y) - y + 0.9189385332046727 + tail / y - tl.log(product)
+    far = (y - 0.5) * (tl.log(y) - 1.0) + (0.4189385332046727 + tail / y)
+    t = tl.where(x < 1.5, x - 1.0, tl.minimum(x - 2.0, 1.0))
+    p = (-2.04889620e-05 * t + 4.40985496e-05) * t - 2.89581294e-05
+    p = (p * t + 6.54031755e-05) * t - 2.33414437e-04
+    p = (p * t + 5.31538390e-04) * t - 1.18964794e-03
+    p = (p * t + 2.88389181e-03) * t - 7.38594728e-03
+    p = (p * t + 2.05816515e-02) * t - 6.73522875e-02
+    p = (p * t + 3.22466999e-01) * t + 4.22784328e-01
+    near = p * t - tl.where(x < 1.5, tl.log(x), 0.0)
+    found = tl.where(x < 3.0, near, tl.where(x < float("inf"), far, x))
     sine = tl.abs(tl.sin(3.141592653589793 * (x - tl.floor(x + 0.5))))
-    found = tl.where(a < 0, 1.1447298858494002 - tl.log(x * sine) - found, found)
-    return tl.where(x == float("inf"), x, found).to(a.dtype)
+    mirrored = tl.where(sine > 0.0, 1.1447298858494002 - tl.log(x * sine) - found, float("inf"))
+    return tl.where(a < 0, mirrored, found)
 
 
 @triton.jit
 def digamma(a):
     """The derivative of lgamma: its asymptotic series, for small numbers moved by 10."""
-    x = a.to(tl.float64)
-    y = tl.where(x < 0, 1.0 - x, x)
+    y = tl.where(a < 0, 1.0 - a, a)
     less = tl.zeros_like(y)
     for _ in range(10):
         near = y < 10.0
@@ -41,17 +45,16 @@ def digamma(a):
         - r * (0.008333333333333333 - r * (0.003968253968253968 - r * 0.004166666666666667))
     )
     found = tl.where(y == float("inf"), y, tl.log(y) - 0.5 / y - tail - less)
-    angle = 3.141592653589793 * (x - tl.floor(x + 0.5))
+    angle = 3.141592653589793 * (a - tl.floor(a + 0.5))
     mirrored = found - 3.141592653589793 * tl.cos(angle) / tl.sin(angle)
-    found = tl.where(x < 0, tl.where(x == tl.floor(x), float("nan"), mirrored), found)
-    return tl.where(x == 0, -1.0 / x, found).to(a.dtype)
+    found = tl.where(a < 0, tl.where(a == tl.floor(a), float("nan"), mirrored), found)
+    return tl.where(a == 0, -1.0 / a, found)
 
 
 @triton.jit
 def trigamma(a):
     """The second derivative of lgamma."""
-    x = a.to(tl.float64)
-    y = tl.where(x < 0.5, 1.0 - x, x)
+    y = tl.where(a < 0.5, 1.0 - a, a)
     more = tl.zeros_like(y)
     for _ in range(10):
         near = y < 10.0
@@ -62,8 +65,8 @@ def trigamma(a):
         0.03333333333333333 - r * (0.023809523809523808 - r * 0.03333333333333333)
     )
     found = more + (1.0 + 0.5 / y + r * tail) / y
-    sine = tl.sin(3.141592653589793 * (x - tl.floor(x + 0.5)))
-    return tl.where(x < 0.5, 9.869604401089358 / (sine * sine) - found, found).to(a.dtype)
+    sine = tl.sin(3.141592653589793 * (a - tl.floor(a + 0.5)))
+    return tl.where(a < 0.5, 9.869604401089358 / (sine * sine) - found, found)
 
 
 @triton.jit
@@ -102,56 +105,41 @@ def erfcx(a):
 
 
 @triton.jit
-def i0e(a):
-    """exp(-abs(a)) times the modified Bessel function of order 0: its power series, or its asymptotic one."""
-    x = tl.abs(a.to(tl.float64))
-    t = 0.25 * x * x
-    term = tl.zeros_like(x) + 1.0
-    near = term
-    for k in range(1, 48):
-        term = term * t / (k * k)
+def scaled_bessel(x, n: tl.constexpr):
+    """exp(-x) times the modified Bessel function of order 0 or 1: its power series, or its asymptotic one."""
+    near = tl.zeros_like(x) + 1.0 if n == 0 else 0.5 * x
+    far = tl.zeros_like(x) + 1.0
+    term, tail = near, far
+    for k in tl.static_range(1, 25):
+        term = term * (0.25 * x * x) * (1.0 / (k * k + n * k))
         near = near + term
-    term = tl.zeros_like(x) + 1.0
-    far = term
-    for k in range(1, 20):
-        term = term * ((2.0 * k - 1.0) * (2.0 * k - 1.0)) / (8.0 * k * x)
-        far = far + term
-    far = far / tl.sqrt(6.283185307179586 * x)
-    return tl.where(x < 20.0, near * tl.exp(-x), far).to(a.dtype)
+    for k in tl.static_range(1, 16):
+        tail = tail * (((2 * k - 1) * (2 * k - 1) - 4 * n) / (8.0 * k)) / x
+        far = far + tail
+    return tl.where(x < 10.0, near * tl.exp(-x), far / tl.sqrt(6.283185307179586 * x))
+
+
+@triton.jit
+def i0e(a):
+    return scaled_bessel(tl.abs(a), 0)
 
 
 @triton.jit
 def i1e(a):
-    """exp(-abs(a)) times the modified Bessel function of order 1."""
-    x = tl.abs(a.to(tl.float64))
-    t = 0.25 * x * x
-    term = 0.5 * x
-    near = term
-    for k in range(1, 48):
-        term = term * t / (k * k + k)
-        near = near + term
-    term = tl.zeros_like(x) + 1.0
-    far = term
-    for k in range(1, 20):
-        term = term * ((2.0 * k - 1.0) * (2.0 * k - 1.0) - 4.0) / (8.0 * k * x)
-        far = far + term
-    far = far / tl.sqrt(6.283185307179586 * x)
-    found = tl.where(x < 20.0, near * tl.exp(-x), far)
-    return tl.where(a < 0, -found, found).to(a.dtype)
+    found = scaled_bessel(tl.abs(a), 1)
+    return tl.where(a < 0, -found, found)
 
 
 @triton.jit
 def i0(a):
-    """The modified Bessel function of order 0."""
-    x = a.to(tl.float64)
-    return (i0e(x) * tl.exp(tl.abs(x))).to(a.dtype)
+    root = tl.exp(0.5 * tl.abs(a))
+    return i0e(a) * root * root
 
 
 @triton.jit
 def i1(a):
-    """The modified Bessel function of order 1."""
-    x = a.to(tl.float64)
-    return (i1e(x) * tl.exp(tl.abs(x))).to(a.dtype)
+    root = tl.exp(0.5 * tl.abs(a))
+    return i1e(a) * root * root
 
 
 @triton.jit

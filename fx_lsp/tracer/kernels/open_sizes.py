@@ -7,7 +7,7 @@ each; what else the code asks about a symbol is a condition of the trace.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -29,51 +29,25 @@ Dimension: TypeAlias = "tuple[str, int]"
 """The path of an argument, and the number of a dimension."""
 
 
-MAX_GROUPS = 4
-"""The most sizes that are tried one by one: each of them takes a generation."""
-
-
-def with_open_sizes(traced: TracedCall, accept: Callable[[TracedCall], T | None]) -> T | None:
+def with_open_sizes(traced: TracedCall, accept: Callable[[TracedCall], tuple[T | None, Collection[str]]]) -> T | None:
     """Return what `accept` returns for the call with as many open sizes as it accepts, None if it accepts none.
 
-    It is asked for every batch and length together first; else for the batch, and for the lengths one by one. It is not
-    asked about a call whose comment names sizes, or whose code needs numbers.
+    It is asked for every batch and length together first, and returns as well the names of the sizes that it refuses:
+    those are fixed then. If it returns nothing and refuses none, or if the code needs numbers, only the batch stays
+    open. It is not asked about a call whose comment names sizes.
     """
-    names = _chosen(traced.call) if not traced.symbolic else {}
-    every = _freed(traced, names)
-    result = accept(every) if every is not None else None
-    if result is not None or not names:
-        return result
-    opened, tried = dict[Dimension, str](), {_open_names(every)}
-    for group in _groups(traced, names)[:MAX_GROUPS]:
-        wider = {**opened, **group}
-        free = _freed(traced, wider)
-        if free is None or _open_names(free) in tried:
-            continue
-        tried.add(_open_names(free))
-        accepted = accept(free)
-        if accepted is not None:
-            opened, result = wider, accepted
-    return result
-
-
-def _groups(traced: TracedCall, names: Mapping[Dimension, str]) -> list[dict[Dimension, str]]:
-    """Return dimensions of equal size together, as groups; the first dimensions of tensors come first."""
-    try:
-        equal = _equal_sizes(traced, names)
-    except Exception:  # the code's own, or PyTorch's: it needs numbers
-        equal = names
-    order = sorted(equal, key=lambda place: place[1])
-    return [
-        {place: names[place] for place in order if equal[place] == name}
-        for name in dict.fromkeys(equal[place] for place in order)
-    ]
-
-
-def _open_names(free: TracedCall | None) -> frozenset[str]:
-    """Return the names of the open sizes of a call."""
-    symbols = free.conditions.symbols if free is not None else None
-    return frozenset(symbols.hints) if symbols is not None else frozenset()
+    names = {} if traced.symbolic else _chosen(traced.call)
+    while names:
+        free, equal = _freed(traced, names)
+        result, refused = (None, ()) if free is None else accept(free)
+        if result is not None and not refused:
+            return result
+        kept = {place: name for place, name in names.items() if place in equal and equal[place] not in refused}
+        if not refused:
+            first = min(kept, key=lambda place: place[1], default=None)
+            kept = {place: name for place, name in kept.items() if first and equal[place] == equal[first]}
+        names = kept if kept.keys() < names.keys() else {}
+    return None
 
 
 def _lengths(tensor: torch.Tensor) -> range:
@@ -90,30 +64,49 @@ def _chosen(call: Call) -> dict[Dimension, str]:
     return names
 
 
-def _freed(traced: TracedCall, names: Mapping[Dimension, str]) -> TracedCall | None:
-    """Return the call with these sizes open, as far as its code allows; None if it does not run so, or fixes all."""
+def _freed(traced: TracedCall, names: Mapping[Dimension, str]) -> tuple[TracedCall | None, dict[Dimension, str]]:
+    """Return the call with these sizes open, as far as its code allows, and the names of those that are; None if it
+    does not run so, or fixes all.
+    """
+    equal = dict(names)
     try:
         equal = _equal_sizes(traced, names)
         hints = {name: _size_of(traced.call, place) for place, name in names.items() if name in equal.values()}
         free = _run_on_symbols(traced, equal, hints)
     except Exception:  # the code's own, or PyTorch's: it needs numbers
-        return None
+        return None, equal
     symbols = free.conditions.symbols
     assert symbols is not None
     if not hints:
-        return None
-    symbols.not_one += [_is_not_one(name) for name in hints if not _allows_one(traced, free, equal, {**hints, name: 1})]
-    return free
+        return None, equal
+    refused = [name for name in hints if not _allows_one(traced, free, equal, {**hints, name: 1})]
+    symbols.not_one += [sympy.Ne(sympy.Symbol(name, integer=True, positive=True), 1) for name in refused]
+    return free, equal
 
 
 def _equal_sizes(traced: TracedCall, names: Mapping[Dimension, str]) -> dict[Dimension, str]:
-    """Return one name for the dimensions that the code finds equal, and none for those that it fixes."""
+    """Return one name for the dimensions that the code finds equal, and none for those that it fixes.
+
+    Code fixes a size that has to be at least what it is: the code reads all of that dimension at constant places.
+    """
     hints = {name: _size_of(traced.call, place) for place, name in names.items()}
     symbols = _run_on_symbols(traced, names, hints).conditions.symbols
     assert symbols is not None
-    names_of: dict[str, str] = {}
+    conditions = list(symbols.conditions())
     values = {place: symbols.value_of(name) for place, name in names.items()}
-    return {place: names_of.setdefault(value, names[place]) for place, value in values.items() if not value.isdigit()}
+    names_of: dict[str, str] = {}
+    for place, value in values.items():
+        if not value.isdigit() and not _is_least(names[place], hints[names[place]], conditions):
+            names_of.setdefault(value, names[place])
+    return {place: names_of[value] for place, value in values.items() if value in names_of}
+
+
+def _is_least(name: str, size: int, conditions: Iterable[sympy.Basic]) -> bool:
+    """Return True if a condition allows larger sizes than this one, and no smaller ones."""
+    symbol = sympy.Symbol(name, integer=True, positive=True)
+    asked = [c for c in conditions if c.free_symbols == {symbol}]
+    others = (size - 1, size + 1, 3 * size + 1)
+    return [False, True, True] in ([bool(c.xreplace({symbol: sympy.Integer(n)})) for n in others] for c in asked)
 
 
 def _allows_one(traced: TracedCall, free: TracedCall, names: Mapping[Dimension, str], sizes: Mapping[str, int]) -> bool:
@@ -128,10 +121,6 @@ def _allows_one(traced: TracedCall, free: TracedCall, names: Mapping[Dimension, 
     except Exception:  # the code does not allow it
         return False
     return expected == [expressions(t.shape) for _, t in tensors_in(plain.result, "out")]
-
-
-def _is_not_one(name: str) -> sympy.Basic:
-    return sympy.Ne(sympy.Symbol(name, integer=True, positive=True), 1)
 
 
 def _size_of(call: Call, place: Dimension) -> int:

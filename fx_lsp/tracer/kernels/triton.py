@@ -27,7 +27,6 @@ from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.template import MatmulTemplate
 from fx_lsp.codegen.ir.text import LINE_WIDTH
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
-from fx_lsp.codegen.schedule.estimate import COMPILED_CALL, LAUNCH, MIN_SLOWDOWN, seconds
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.capture.aot import Captured, CaptureOptions, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
@@ -51,6 +50,7 @@ from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.tensors import spec_of
+from fx_lsp.tracer.run.values.symbols import expressions
 from fx_lsp.tracer.stages.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -112,12 +112,6 @@ def triton_stage(file: KernelFile) -> Stage:
     return Stage(TRITON, tuple(nodes_by_name.values()), file.generated.text, tuple(origins))
 
 
-MAX_MORE_CUTS = 8
-"""The most operations that kernels for fixed sizes contain and those for open sizes, by default, do not: each result
-goes through memory, and each takes another schedule of the graph.
-"""
-
-
 def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None) -> tuple[Captured, Graphs]:
     """Capture a target again, for kernels: forward and backward, split by the pipeline, or the inference graph before
     any rewrite.
@@ -140,23 +134,24 @@ def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None
 def kernels(traced: TracedCall) -> KernelFile:
     """Return the generated file of a target. Raises ValueError if there cannot be any.
 
-    It takes as many sizes as its code leaves open, if none of its operations loses a kernel for that. By default, the
-    kernels for sizes that are written down may not be clearly slower by the estimate either: guessed sizes are others
-    than those that occur.
+    It takes as many sizes as its code leaves open, if none of its operations loses a kernel for that. By default, it
+    has the same steps as for fixed sizes, and its kernels loop over no open size, divide no index by one, and pad no
+    operand to one; but all sizes that are guessed are open, because others occur.
     """
     fixed, sizes = file_of(traced), read_choices(traced.options).sizes
     if sizes == "traced":
         return fixed
-    is_estimated = sizes == "auto" and not _is_guessed(traced)
-    max_cuts = max(p.cuts for p in fixed.generated.programs) + MAX_MORE_CUTS if is_estimated else None
+    is_plain = sizes == "auto" and not _is_guessed(traced)
 
-    def accept(free: TracedCall) -> KernelFile | None:
+    def accept(free: TracedCall) -> tuple[KernelFile | None, set[str]]:
         try:
             with under(traced.mode, free.conditions):
-                file = file_of(free, max_cuts=max_cuts)
+                file = file_of(free)
         except Exception:  # an operation, or PyTorch, needs a number
-            return None
-        return None if (is_estimated and _is_slower(file, fixed)) or _loses_kernels(file, fixed) else file
+            return None, set()
+        costly = {size for kernel in _kernels(file) for size in kernel.costly_sizes} if is_plain else set[str]()
+        worse = _steps(file) != _steps(fixed) if is_plain else _loses_kernels(file, fixed)
+        return None if worse else file, costly
 
     with without_cpu_libraries():  # kernels are for a GPU
         return with_open_sizes(traced, accept) or fixed
@@ -167,19 +162,28 @@ def _is_guessed(traced: TracedCall) -> bool:
     return any(item.guessed for item in traced.inputs)
 
 
-def _is_slower(file: KernelFile, fixed: KernelFile) -> bool:
-    """Return True if a file is clearly slower than another one by the estimate, also when it is called from Python."""
-    ours, best = _seconds(file), _seconds(fixed)
-    return ours > MIN_SLOWDOWN * best and ours - best > COMPILED_CALL
+def _steps(file: KernelFile) -> list[str | int]:
+    """Return the steps of a file: the number of a kernel, that of kernels which Inductor replaces, or an operation."""
+    steps = [step for program in file.generated.programs for step in program.steps]
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(k.name for k in _kernels(file)))}
+    return [
+        operation(step)
+        if isinstance(step, fx.Node)
+        else numbers[step.kernel.name]
+        if isinstance(step, KernelLaunch)
+        else -len(step.replaces)
+        for step in steps
+        if not isinstance(step, fx.Node) or isinstance(step.meta.get("val"), torch.Tensor)
+    ]
 
 
-def _seconds(file: KernelFile) -> float:
-    """Return the estimated seconds of the kernels of a file, also of those that Inductor replaces."""
+def _kernels(file: KernelFile) -> list[Kernel]:
+    """Return the kernels of a file, also those that Inductor replaces."""
     kernels: list[Kernel] = []
     for step in (step for program in file.generated.programs for step in program.steps):
         if not isinstance(step, fx.Node):
             kernels += [step.kernel] if isinstance(step, KernelLaunch) else step.replaces
-    return sum(LAUNCH if kernel.work is None else seconds(kernel.work) for kernel in kernels)
+    return kernels
 
 
 def _loses_kernels(file: KernelFile, fixed: KernelFile) -> bool:
@@ -201,7 +205,7 @@ def _templates(file: KernelFile) -> Counter[str]:
     return Counter(type(t).__name__ for t in templates if t is not None and not isinstance(t, MatmulTemplate))
 
 
-def file_of(traced: TracedCall, watch: Watch | None = None, max_cuts: int | None = None) -> KernelFile:
+def file_of(traced: TracedCall, watch: Watch | None = None) -> KernelFile:
     """Return the file of a call with its sizes. Raises ValueError if there cannot be any."""
     names = traced.new_names()
     captured, graphs = captured_graphs(traced, names, watch)
@@ -215,7 +219,7 @@ def file_of(traced: TracedCall, watch: Watch | None = None, max_cuts: int | None
     try:
         with deep_recursion():
             sizes = {name: max(size, least) for name, size in hints.items()}
-            file = generate(subject, graphs, naming, sizes, max_cuts)
+            file = generate(subject, graphs, naming, sizes)
     except CannotWrite as error:
         place = next(iter(names.chain(error.node)), None)
         where = f" (line {place.line})" if place is not None else ""
@@ -307,7 +311,9 @@ def _description(inputs: Sequence[GraphInput], name: str, replaces: str, test: S
     width = max((len(i.expression) for i in inputs), default=0)
     lines = [f"    {i.expression:<{width}}  {spec_of(i.item.tensor)}" for i in inputs]
     if lines:
-        lines = ["Made for", "", *lines]
+        is_open = any(not size.is_Integer for i in inputs for size in expressions(i.item.tensor.shape))
+        title = "Made for these sizes, and for any where one has a name" if is_open else "Made for these sizes alone"
+        lines = [title, "", *lines]
     if replaces:
         lines += ["", f"`{replaces} = {name}` uses them instead."]
     if test.module:

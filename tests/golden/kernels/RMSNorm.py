@@ -1,6 +1,6 @@
 """rms_norm as Triton kernels: forward and backward.
 
-Made for
+Made for these sizes alone
 
     self.weight  f32[8]
     x            f32[4, 12, 8]

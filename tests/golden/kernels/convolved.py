@@ -1,6 +1,6 @@
 """convolved as Triton kernels: forward and backward.
 
-Made for
+Made for these sizes alone
 
     x  f32[1, 2, 6, 6]
     w  f32[3, 2, 3, 3]

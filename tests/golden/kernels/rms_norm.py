@@ -1,6 +1,6 @@
 """rms_norm as Triton kernels: forward and backward.
 
-Made for
+Made for these sizes alone
 
     x       f32[4, 64]
     weight  f32[64]
