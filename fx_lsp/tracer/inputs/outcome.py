@@ -32,6 +32,7 @@ from fx_lsp.tracer.inputs.solve.verdict import (
     at_fault,
     has_known_ranks,
     is_of_environment,
+    is_raised_by_python,
 )
 from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import Call, tensors_in
@@ -111,6 +112,7 @@ def severity_of(candidate: Candidate, outcome: Found) -> Severity:
     if is_given(candidate.start):
         is_unset = candidate.offer.unset and is_check(failed)  # a user of the program gives the option a value
         is_certain = constructed.trusted and not candidate.offer.guessed and not is_unset
+        is_certain = is_certain and not is_raised_by_python(failed)
         return "error" if is_certain else "information"
     owner = candidate.subject.owner
     is_abstract = owner is not None and inspect.isabstract(owner)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from fx_lsp.syntax import FunctionNode
@@ -96,7 +96,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
     name = _called_name(node)
     _visit_layers(node, of)
     _visit_images(node, name, of)
-    subject = of(_before_casts(node.func.value)) if isinstance(node.func, ast.Attribute) else None
+    subject = of(_before_views(node.func.value, _CASTS)) if isinstance(node.func, ast.Attribute) else None
     for argument in _counts(node, name):
         _visit_count(argument, of)
     visit_pattern(node, of)
@@ -203,28 +203,21 @@ def _called_name(node: ast.Call) -> str:
     return getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
-def _before_views(expression: ast.expr) -> ast.expr:
+def _before_views(expression: ast.expr, methods: Set[str] | None = None) -> ast.expr:
     """Return the tensor before its views, of the same dtype: `targets` for `targets.view(-1)` or `targets[:,
-    1:].reshape(-1)`.
+    1:].reshape(-1)`; with `methods`, before calls of those alone.
     """
     while True:
-        if isinstance(expression, ast.Subscript):
+        if isinstance(expression, ast.Subscript) and methods is None:
             expression = expression.value
-        elif isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute):
-            if expression.func.attr not in _VIEWS:
-                return expression
+        elif (
+            isinstance(expression, ast.Call)
+            and isinstance(expression.func, ast.Attribute)
+            and expression.func.attr in (_VIEWS if methods is None else methods)
+        ):
             expression = expression.func.value
         else:
             return expression
-
-
-def _before_casts(expression: ast.expr) -> ast.expr:
-    """Return the tensor before it is moved or cast: `x` for `x.to(torch.float32)`."""
-    while isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute):
-        if expression.func.attr not in _CASTS:
-            break
-        expression = expression.func.value
-    return expression
 
 
 _CASTS = frozenset({"to", "float", "double", "half", "type", "type_as", "cuda", "cpu", "contiguous", "clone", "detach"})
@@ -245,9 +238,10 @@ def gone_over(node: ast.For | ast.comprehension) -> Iterator[tuple[ast.expr, ast
 
 
 def _shown(iterable: ast.expr) -> ast.expr:
-    """Return what a loop goes over, without what shows its progress: `data` for `tqdm(data)`."""
-    is_shown = isinstance(iterable, ast.Call) and iterable.args and _called_name(iterable) in _PROGRESS
-    return iterable.args[0] if is_shown else iterable
+    """Return what a loop iterates over, without what shows its progress: `data` for `tqdm(data)`."""
+    if isinstance(iterable, ast.Call) and iterable.args and _called_name(iterable) in _PROGRESS:
+        return iterable.args[0]
+    return iterable
 
 
 _PROGRESS = frozenset({"tqdm", "track", "alive_it", "progress_bar"})

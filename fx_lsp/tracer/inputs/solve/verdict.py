@@ -131,6 +131,8 @@ def _may_be_judged(attempt: Attempt, end: DeadEnd) -> bool:
         return False  # that one tensor was computed from another cannot be guessed
     if failed is not None and failed.func in ASKS_ONE_ELEMENT and not has_known_ranks(attempt):
         return False  # another kind may be intended
+    if not all(isinstance(plan, TensorPlan) for plan in _alternatives_of(getattr(error, "obj", None), attempt)):
+        return False
     if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
         return False
     is_open = _is_of_open_length(attempt) or _follows_from_open(attempt, end.attempts)
@@ -193,10 +195,6 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
         return False
     if not _has_guesses(attempt):
         return True
-    if isinstance(lacking := getattr(attempt.run.error, "obj", None), torch.Tensor):
-        path = attempt.run.dependence.input_of(lacking) or ""  # of an input, or a part of it, such as an item of a loop
-        alternatives = attempt.alternatives.get(re.split(r"[\[.]", path)[0], ())
-        return all(isinstance(plan, TensorPlan) for plan in alternatives)
     kind = kind_of(attempt.run.error, attempt.run.failed)
     if _is_of_kinds(attempt, end):
         return True
@@ -212,6 +210,12 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
     if _is_refused(attempt) and is_of_sizes(attempt) and _fits_no_sizes(attempt, exploration, end):
         return True
     return kind != "shape" and _is_of_no_input(attempt, exploration, end.evaluate)
+
+
+def _alternatives_of(value: Any, attempt: Attempt) -> Sequence[Plan]:
+    """Return the plans for the input that a value is, or is a part of, such as an item of a loop."""
+    path = attempt.run.dependence.input_of(value) or ""
+    return attempt.alternatives.get(re.split(r"[\[.]", path)[0], [])
 
 
 def _open_operands(best: Attempt) -> list[torch.Tensor]:
@@ -311,11 +315,11 @@ def _is_of_kinds(best: Attempt, end: DeadEnd) -> bool:
     """Return True if a value is of the wrong kind, for any ranks, sizes and dtypes of inputs.
 
     That is an operand of an operation that runs with no other kind of a guess, an argument without a parameter in the
-    called function, or a list of layers that is called like a layer.
+    called function, a list of layers that is called like a layer, or a tensor that lacks an attribute.
     """
     error, call = best.run.error, best.run.failed
     if not isinstance(error, (TypeError, NotImplementedError)):
-        return False
+        return isinstance(getattr(error, "obj", None), torch.Tensor)
     if call is None:
         return _fits_no_parameters(best) or _is_layer_without_forward(best)
     tuples = (value for value in _operands(best) if isinstance(value, tuple))
@@ -455,12 +459,8 @@ def choices_of_ranks(best: Attempt, attempts: Iterable[Attempt]) -> int:
 def has_known_ranks(attempt: Attempt) -> bool:
     """Return True if the code fixes the rank of each guessed tensor; for a single one, all can be tried."""
     guessed = [path for path, plan in attempt.plans.tensors() if plan.is_guess]
-    return len(guessed) < 2 or all(_has_known_rank(attempt.alternatives.get(path, [])) for path in guessed)
-
-
-def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
-    ranks = {len(plan.spec.sizes) for plan in alternatives if isinstance(plan, TensorPlan)}
-    return len(ranks) == 1
+    several = [[p for p in attempt.alternatives.get(path, ()) if isinstance(p, TensorPlan)] for path in guessed]
+    return len(guessed) < 2 or all(len({len(plan.spec.sizes) for plan in plans}) == 1 for plans in several)
 
 
 def is_of_environment(attempt: Attempt) -> bool:
@@ -498,9 +498,7 @@ def _names_missing_file(value: Any) -> bool:
 
 
 def _reads_placeholder(attempt: Attempt) -> bool:
-    """Return True if the user's innermost expression reads a name of its module that is None: a missing package, or
-    what the program sets elsewhere.
-    """
+    """Return True if the user's innermost expression reads a name of its module that is None, as if set elsewhere."""
     frame = _users_innermost(attempt)[0]
     names = [part.id for part, value in _parts_read(attempt) if isinstance(part, ast.Name) and value is None]
     return frame is not None and any(name in frame.f_globals for name in names if name not in frame.f_locals)
@@ -603,11 +601,21 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
     which reads the environment of a program.
     """
     traceback = _innermost(attempt)
-    if traceback is None:
-        return False
+    if traceback is None or is_raised_by_python(attempt):
+        return traceback is not None
     if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
-        return traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in ("torch", "fx_lsp")
+        return False
     return isinstance(attempt.run.error, AssertionError) or expression_at(traceback, attempt.sources) is None
+
+
+def is_raised_by_python(attempt: Attempt) -> bool:
+    """Return True if a function of the standard library ended an attempt: its arguments may be too few because loops
+    of the program were left, as in `random.sample(memory, 32)`.
+    """
+    traceback = _innermost(attempt)
+    if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) != 2:
+        return False
+    return traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in ("torch", "fx_lsp")
 
 
 def _reads_state(attempt: Attempt) -> bool:
