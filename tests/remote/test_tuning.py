@@ -137,7 +137,7 @@ def test_the_faster_of_kernel_and_region_is_chosen_one_by_one(file: Path):
     host = Host(lambda name: 2.0, lambda name: {MIXED: 1.0}.get(name, 2.0), kernels=kernels)
     end = end_of(file, "scaled", host)
     assert isinstance(end, Winner) and end.name == MIXED
-    assert end.candidate.choices.inductor == "scaled_forward_kernel_sum_1_partial"
+    assert end.candidate.choices.inductor == "scaled_forward_kernel_sum_1"
     assert MIXED in (host.jobs[1].variants or ()) and not host.jobs[1].profile
 
 
