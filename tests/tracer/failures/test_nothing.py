@@ -30,7 +30,7 @@ def test_a_run_without_an_operation_of_pytorch(trace):
 def test_a_guess_that_another_library_refuses(trace):
     failure = trace(PRELUDE + DECODES).failure
     assert failure.kind == "nothing"
-    assert failure.message.startswith("f runs no PyTorch operation before it fails: TypeError")
+    assert failure.message.startswith("f runs no PyTorch operation before it fails: Expecting value")
 
 
 def test_the_same_is_said_where_the_author_wants_it_traced(trace):
