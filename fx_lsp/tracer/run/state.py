@@ -98,8 +98,7 @@ def _namespaces(first: dict[str, Any]) -> Iterator[dict[str, Any]]:
     seen, waiting = set[int](), [first]
     while waiting:
         namespace = waiting.pop(0)
-        file = namespace.get("__file__")
-        if id(namespace) in seen or (seen and (not isinstance(file, str) or file.startswith(_INSTALLED))):
+        if id(namespace) in seen or (seen and not _is_of_project(namespace.get("__file__"))):
             continue
         seen.add(id(namespace))
         yield namespace
@@ -107,10 +106,13 @@ def _namespaces(first: dict[str, Any]) -> Iterator[dict[str, Any]]:
         waiting += [value.__globals__ for value in namespace.values() if isinstance(value, FunctionType)]
 
 
-_INSTALLED = tuple(
-    {os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
-"""The folders of the interpreter and of installed packages."""
+def _is_of_project(file: object) -> bool:
+    """Return True for a file that belongs neither to Python nor to an installed package, in any environment."""
+    return isinstance(file, str) and not file.startswith(_LIBRARY) and _INSTALLED.isdisjoint(file.split(os.sep))
+
+
+_LIBRARY = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _OWN = frozenset(vars(nn.Module()))
 _DEPTH = 4
 
