@@ -321,7 +321,7 @@ def _from_class(annotation: type, name: str, facts: Facts, used_sizes: set[int],
     if annotation is int:
         return [value(n, "search") for n in integers(name, facts, context)]
     if annotation is str:
-        return [value(s, "search") for s in [*(text for text in facts.literals if isinstance(text, str)), ""]]
+        return _of_texts(facts, "")
     if annotation in (torch.dtype, torch.device):
         return [value(torch.float32 if annotation is torch.dtype else torch.device("cpu"), "search")]
     if annotation is torch.Size:
@@ -343,6 +343,10 @@ def _container(annotation: type, facts: Facts) -> ValuePlan:
         return _first_of(facts.results)
     make, shown = _CONTAINERS[annotation]
     return ValuePlan(make, shown, "search")
+
+
+def _of_texts(facts: Facts, other: str) -> list[Plan]:
+    return [value(text, "search") for text in (*facts.literals, other) if isinstance(text, str)]
 
 
 def _instance(cls: type, context: Context) -> ValuePlan:
@@ -457,7 +461,7 @@ def _is_sequence_of_tensors(annotation: Any) -> bool:
 
 def _from_use(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     if "text" in facts.uses:
-        return [value(text, "search") for text in [*(text for text in facts.literals if isinstance(text, str)), "a b"]]
+        return _of_texts(facts, "a b")
     others = facts.attributes - TENSOR_ATTRIBUTES - MODULE_ATTRIBUTES - facts.assigned
     if "called" in facts.uses and not _is_module(facts):
         callables = [_asked_for(others, facts, context)] if others else _callables(name, facts, context)

@@ -609,9 +609,7 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
 
 
 def is_raised_by_python(attempt: Attempt) -> bool:
-    """Return True if a function of the standard library ended an attempt: its arguments may be too few because loops
-    of the program were left, as in `random.sample(memory, 32)`.
-    """
+    """Return True if Python's own code ended an attempt, as `random.sample` of what a loop that was left would fill."""
     traceback = _innermost(attempt)
     if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) != 2:
         return False
