@@ -1,4 +1,4 @@
-"""What texts of PyTorch and of TorchScript look like that have no form as data: messages, guards, places.
+"""Match texts of PyTorch and of TorchScript that have no form as data: messages, guards, places.
 
 Each pattern has an example. A version of PyTorch that words one differently needs a change here, and nowhere else.
 """
@@ -29,7 +29,7 @@ OF_MISSING_VALUES = (
     ".numpy() is not supported for tensor subclasses",
     "The tensor has a non-zero number of elements, but its data is not allocated yet",
 )
-"""How messages begin for code in C++ that reads the values of a fake tensor."""
+"""The beginnings of messages for code in C++ that reads the values of a fake tensor."""
 OPERATION = re.compile(r"aten\.\w+(\.\w+)?")
 """`aten._local_scalar_dense.default`: the operation that needs a value."""
 LACKS_FAKE = re.compile(r"no fake impl registered for <CustomOpDef\(([\w.]+)::(\w+)\)>")

@@ -1,4 +1,4 @@
-"""Whether a training program fits a GPU: its peak by parts, and as a function of the batch."""
+"""Print if a training program fits a GPU: its peak by parts, and as a function of the batch."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ def lgamma(a):
     p = (p * t + 2.05816515e-02) * t - 6.73522875e-02
     p = (p * t + 3.22466999e-01) * t + 4.22784328e-01
     near = p * t - tl.where(x < 1.5, tl.log(x), 0.0)
-    found = tl.where(x < 3.0, near, tl.where(x < float("inf"), far, x))
+    result = tl.where(x < 3.0, near, tl.where(x < float("inf"), far, x))
     sine = tl.abs(tl.sin(3.141592653589793 * (x - tl.floor(x + 0.5))))
-    mirrored = tl.where(sine > 0.0, 1.1447298858494002 - tl.log(x * sine) - found, float("inf"))
-    return tl.where(a < 0, mirrored, found)
+    mirrored = tl.where(sine > 0.0, 1.1447298858494002 - tl.log(x * sine) - result, float("inf"))
+    return tl.where(a < 0, mirrored, result)
 
 
 @triton.jit
@@ -44,11 +44,11 @@ def digamma(a):
         0.08333333333333333
         - r * (0.008333333333333333 - r * (0.003968253968253968 - r * 0.004166666666666667))
     )
-    found = tl.where(y == float("inf"), y, tl.log(y) - 0.5 / y - tail - less)
+    result = tl.where(y == float("inf"), y, tl.log(y) - 0.5 / y - tail - less)
     angle = 3.141592653589793 * (a - tl.floor(a + 0.5))
-    mirrored = found - 3.141592653589793 * tl.cos(angle) / tl.sin(angle)
-    found = tl.where(a < 0, tl.where(a == tl.floor(a), float("nan"), mirrored), found)
-    return tl.where(a == 0, -1.0 / a, found)
+    mirrored = result - 3.141592653589793 * tl.cos(angle) / tl.sin(angle)
+    result = tl.where(a < 0, tl.where(a == tl.floor(a), float("nan"), mirrored), result)
+    return tl.where(a == 0, -1.0 / a, result)
 
 
 @triton.jit
@@ -64,9 +64,9 @@ def trigamma(a):
     tail = 0.16666666666666666 - r * (
         0.03333333333333333 - r * (0.023809523809523808 - r * 0.03333333333333333)
     )
-    found = more + (1.0 + 0.5 / y + r * tail) / y
+    result = more + (1.0 + 0.5 / y + r * tail) / y
     sine = tl.sin(3.141592653589793 * (a - tl.floor(a + 0.5)))
-    return tl.where(a < 0.5, 9.869604401089358 / (sine * sine) - found, found)
+    return tl.where(a < 0.5, 9.869604401089358 / (sine * sine) - result, result)
 
 
 @triton.jit
@@ -100,8 +100,8 @@ def erfcx(a):
         f = size + (19.5 - 0.5 * k) / f
     far = 0.5641895835477563 / f
     power = tl.exp(x * x)
-    found = tl.where(size < 2.0, power * (1.0 - tl.erf(size)), far)
-    return tl.where(x < 0, 2.0 * power - found, found).to(a.dtype)
+    result = tl.where(size < 2.0, power * (1.0 - tl.erf(size)), far)
+    return tl.where(x < 0, 2.0 * power - result, result).to(a.dtype)
 
 
 @triton.jit
@@ -126,8 +126,8 @@ def i0e(a):
 
 @triton.jit
 def i1e(a):
-    found = scaled_bessel(tl.abs(a), 1)
-    return tl.where(a < 0, -found, found)
+    result = scaled_bessel(tl.abs(a), 1)
+    return tl.where(a < 0, -result, result)
 
 
 @triton.jit
@@ -171,8 +171,8 @@ def frexp_exponent(a):
     """The exponent e of a number m * 2**e with a mantissa m from a half to one."""
     small = tl.abs(a) < 1.1754943508222875e-38
     bits = tl.where(small, a * 33554432.0, a).to(tl.int32, bitcast=True)
-    found = ((bits >> 23) & 255) - tl.where(small, 151, 126)
-    return tl.where((a == 0) | (a != a) | (tl.abs(a) == float("inf")), 0, found)
+    result = ((bits >> 23) & 255) - tl.where(small, 151, 126)
+    return tl.where((a == 0) | (a != a) | (tl.abs(a) == float("inf")), 0, result)
 
 
 @triton.jit
@@ -180,6 +180,6 @@ def frexp_mantissa(a):
     """The mantissa m, from a half to one, of a number m * 2**e."""
     small = tl.abs(a) < 1.1754943508222875e-38
     bits = tl.where(small, a * 33554432.0, a).to(tl.int32, bitcast=True)
-    found = ((bits & -2139095041) | 1056964608).to(tl.float32, bitcast=True)
-    return tl.where((a == 0) | (a != a) | (tl.abs(a) == float("inf")), a, found)
+    result = ((bits & -2139095041) | 1056964608).to(tl.float32, bitcast=True)
+    return tl.where((a == 0) | (a != a) | (tl.abs(a) == float("inf")), a, result)
 '''

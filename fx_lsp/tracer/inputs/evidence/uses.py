@@ -238,7 +238,7 @@ def gone_over(node: ast.For | ast.comprehension) -> Iterator[tuple[ast.expr, ast
 
 
 def _shown(iterable: ast.expr) -> ast.expr:
-    """Return what a loop iterates over, without what shows its progress: `data` for `tqdm(data)`."""
+    """Return the iterable of a loop without the function that shows its progress: `data` for `tqdm(data)`."""
     if isinstance(iterable, ast.Call) and iterable.args and _called_name(iterable) in _PROGRESS:
         return iterable.args[0]
     return iterable

@@ -395,7 +395,7 @@ def _leaves(plan: Plan, path: str) -> Iterator[tuple[str, TensorPlan | ValuePlan
 
 
 def _shown(plan: TensorPlan | ValuePlan) -> object:
-    """Return what distinguishes a plan from another: the spec of a tensor, the text of a value."""
+    """Return a key of a plan to compare it by: the spec of a tensor, the text of a value."""
     return plan.spec if isinstance(plan, TensorPlan) else plan.shown
 
 
