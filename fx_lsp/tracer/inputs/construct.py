@@ -24,7 +24,7 @@ from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.search import HARD, Search, Solver, run_search, search_failure
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, explore
-from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_numbers, at_fault, is_of_environment
+from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_numbers, of_machine, verdict
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
@@ -94,8 +94,8 @@ def construct(
         is_clear = all(_is_of_one_kind(name, options) for name, options in alternatives.items())
         if bad != "error" and is_clear and not takes_any(signature):
             attempts = [a for a in result.failures if not any(p.is_guess for _, p in a.plans.tensors())]
-            wrong = at_fault(DeadEnd(attempts, True, evaluate, lambda plans: explored(plans, whole=True)))
-            result.best, bad = (wrong, "warning") if wrong is not None else (result.best, bad)
+            mistake = verdict(DeadEnd(attempts, evaluate, lambda plans: explored(plans, whole=True)))
+            result.best, bad = (mistake.attempt, "warning") if mistake is not None else (result.best, bad)
         failure = search_failure(task, result, bad, input_specs(result.best.plans, INIT))
         if failure.kind in HARD:
             return failure
@@ -114,7 +114,7 @@ def construct(
 
 def _is_evident(start: Plans, failed: Attempt) -> bool:
     """Return True if a constructor failed with given arguments only, and not because of the environment."""
-    return is_given(start) and not is_of_environment(failed)
+    return is_given(start) and not any(of_machine(failed))
 
 
 def _is_of_one_kind(name: str, options: Sequence[Plan]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
@@ -11,7 +10,7 @@ from functools import partial
 
 from fx_lsp.messages.assumptions import RANDOM_VALUES
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
-from fx_lsp.tracer.failures.exceptions import is_of_made_up, kind_of
+from fx_lsp.tracer.failures.exceptions import is_of_made_up
 from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
@@ -26,20 +25,12 @@ from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.conditions import is_check
 from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps
-from fx_lsp.tracer.inputs.solve.verdict import (
-    DeadEnd,
-    are_numbers,
-    at_fault,
-    has_known_ranks,
-    is_of_environment,
-    is_raised_by_python,
-)
+from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_numbers, of_machine, verdict
 from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import Call, tensors_in
 from fx_lsp.tracer.run.conditions import Conditions, under
 from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.observation import Run, Stopped
-from fx_lsp.tracer.source.expressions import expression
 
 
 @dataclass(frozen=True)
@@ -105,36 +96,23 @@ def search_candidate(
 
 
 def severity_of(candidate: Candidate, outcome: Found) -> Severity:
-    """Return how certainly the code itself ended a search; the best attempt decides."""
-    constructed, failed = candidate.constructed, outcome.best
-    if _may_be_several(candidate, failed) or is_of_environment(failed) or _is_of_values(failed):
+    """Return how certainly the code itself ended a search; the best attempt is the one that shows it."""
+    constructed, failed, owner = candidate.constructed, outcome.best, candidate.subject.owner
+    if _may_be_several(candidate, failed) or _is_of_values(failed):
         return "information"
     if is_given(candidate.start):
         is_unset = candidate.offer.unset and is_check(failed)  # a user of the program gives the option a value
         is_certain = constructed.trusted and not candidate.offer.guessed and not is_unset
-        is_certain = is_certain and not is_raised_by_python(failed)
-        return "error" if is_certain else "information"
-    owner = candidate.subject.owner
+        return "error" if is_certain and not any(of_machine(failed)) else "information"
     is_abstract = owner is not None and inspect.isabstract(owner)
     if is_abstract or not are_numbers(plan for _, plan in constructed.plans.items):
         return "information"
     attempts = (*outcome.failures, *outcome.of_other_ranks)
-    wrong = at_fault(DeadEnd(attempts, outcome.exhausted, candidate.evaluate, partial(candidate.explore, whole=True)))
-    if wrong is None or _is_of_values(wrong):
+    mistake = verdict(DeadEnd(attempts, candidate.evaluate, partial(candidate.explore, whole=True)))
+    if mistake is None or _is_of_values(mistake.attempt):
         return "information"
-    outcome.best = wrong
-    is_certain = constructed.trusted and has_known_ranks(wrong) and not _is_of_guessed_dtypes(wrong)
-    return "error" if is_certain else "warning"
-
-
-def _is_of_guessed_dtypes(failed: Attempt) -> bool:
-    """Return True if dtypes did not fit in an expression that reads an input with a guessed dtype."""
-    error = failed.run.error
-    if error is None or kind_of(error, failed.run.failed) != "dtype" or not failed.chain:
-        return False
-    node = expression(failed.chain[0], failed.lines)
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} if node is not None else set[str]()
-    return any(i.guessed and i.name in names for i in input_specs(failed.plans))
+    outcome.best = mistake.attempt
+    return mistake.severity if constructed.trusted else "warning"
 
 
 def _is_of_values(failed: Attempt) -> bool:

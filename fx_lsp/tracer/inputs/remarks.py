@@ -26,7 +26,7 @@ from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Dimension, Exploration
 from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
 from fx_lsp.tracer.inputs.solve.trail import odd_narrowings
-from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_tensors_or_numbers, at_fault
+from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_tensors_or_numbers, verdict
 from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.in_place import overwritten, trains
@@ -72,8 +72,10 @@ def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) 
     chains = [chain for chain in dict.fromkeys(ran.run.unbatched if guessed else ()) if chain]
     batches = [attempt for attempt in failures if not attempt.run.unbatched] if chains else []
     explore = partial(candidate.explore, whole=True)
-    if (wrong := at_fault(DeadEnd(batches, True, candidate.evaluate, explore))) is not None and wrong.run.error:
-        failure = failure_of(wrong.run.error, wrong.sources, wrong.run.failed, wrong.lines, "warning")
+    mistake = verdict(DeadEnd(batches, candidate.evaluate, explore))
+    if mistake is not None and (error := mistake.attempt.run.error) is not None:
+        wrong = mistake.attempt
+        failure = failure_of(error, wrong.sources, wrong.run.failed, wrong.lines, "warning")
         yield Remark(failure.message, failure.span, "warning")
         return
     for chain in chains:

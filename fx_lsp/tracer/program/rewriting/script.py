@@ -29,6 +29,8 @@ IDLE_TURNS = 2
 from one training step to the next."""
 LOOP_CALLS = 5_000
 """The number of operations on tensors after which a loop is left, if it has had two iterations."""
+FILLING_CALLS = 500
+"""The same for a loop that brings nothing new, but fills a collection, from which later code may take many items."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Raise)
 _CATCHING = frozenset({"suppress", "raises", "assertRaises"})
@@ -97,7 +99,8 @@ class Turns:
             lacked = all(before[1] < after[1] for before, after in steps)
             computed = all(before[3] < after[3] for before, after in steps)
             is_idle = computed and steps[0][0][2] == steps[-1][1][2] and not is_in_model
-            is_over = trained or lacked or is_idle or self.calls - begin > LOOP_CALLS
+            most = FILLING_CALLS if is_idle and names else 0 if is_idle else LOOP_CALLS
+            is_over = trained or lacked or self.calls - begin > most
             is_over = is_over and not (trained and self.trains_on())
             if is_over:
                 self.collected |= set(names)
