@@ -44,7 +44,9 @@ def _rebuilt(task: Task, cls: type, init: Plans, attempt: Attempt) -> Iterator[M
     yield from _numbers_for_none(task, guessed, attempt)
     if is_of_sizes(attempt):
         yield from _equal_numbers(init, attempt)
-    for name, have in options.guessed(init.items).items():
+    values = options.guessed(init.items)
+    yield from ({n: value(other, "search", FITS)} for n, other in options.of_other_lengths(attempt, values))
+    for name, have in values.items():
         yield from ({name: value(other, "search", "from an error")} for other in options.worded(error, name, have))
     missing = missing_name(error)
     if missing is None or not missing.kind:

@@ -212,9 +212,22 @@ def located(plan: Plan, detail: str) -> Plan:
     return replace(plan, detail=detail) if plan.source == "call site" else plan
 
 
+@dataclass(frozen=True)
+class _Constant:
+    """Return the same value at each call; two are equal if that is one object, or if they are equal literals."""
+
+    constant: Any = field(compare=False)
+    key: object
+
+    def __call__(self) -> Any:
+        return self.constant
+
+
 def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
     """Return a plan for a value that all runs may share."""
-    return ValuePlan(lambda: constant, readable(constant), source, detail)
+    is_literal = constant is None or isinstance(constant, (bool, int, float, str, tuple, list))
+    key = (type(constant), repr(constant)) if is_literal else id(constant)
+    return ValuePlan(_Constant(constant, key), readable(constant), source, detail)
 
 
 def has_made_up_values(plans: Plans) -> bool:

@@ -15,8 +15,10 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, by_relevance
 from fx_lsp.tracer.inputs.solve.conditions import guards, raising
 
-_PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
-"""Numbers, tuples of numbers and strings, as displayed."""
+_PLAIN = re.compile(r"-?\d+|[(\[]\d+(?:, \d+)*,?[)\]]|'.*'")
+"""Numbers, tuples and lists of numbers, and strings, as displayed."""
+_LENGTHS = (3, 2, 1)
+"""The lengths of a tuple or list of numbers that are tried: sizes and strides of volumes, images and sequences."""
 _MOST = 8
 """The most options of one parameter that are tried."""
 _QUOTED = re.compile(r"""(?<!\w)(['"`])([\w.+-]{1,40})\1""")
@@ -28,17 +30,29 @@ _LIST = re.compile(
 
 
 def accepted(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with an accepted value in place of a guessed string, number, or tuple of numbers."""
+    """Yield plans with an accepted value in place of a guessed string, number, or tuple or list of numbers."""
     values = guessed(attempt.plans.items)
+    for name, other in of_other_lengths(attempt, values):
+        yield attempt.plans.with_plan(name, value(other, "search", "from an error"))
     for name in by_relevance(attempt, values):
         for other in (*_compared(attempt, values[name]), *worded(attempt.run.error, name, values[name])):
             yield attempt.plans.with_plan(name, value(other, "search", "from an error"))
 
 
 def guessed(plans: Iterable[tuple[str, Plan]]) -> dict[str, Any]:
-    """Return the guessed numbers, tuples of them and strings, by parameter."""
+    """Return the guessed numbers, tuples and lists of them, and strings, by parameter."""
     nobodys = {n: p for n, p in plans if isinstance(p, ValuePlan) and p.source in ("search", "annotation")}
     return {n: p.make() for n, p in nobodys.items() if _PLAIN.fullmatch(p.shown)}
+
+
+def of_other_lengths(attempt: Attempt, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield tuples and lists of other lengths, by parameter, if the failing call received one as long as the guess."""
+    call = attempt.run.failed
+    received = (*call.args, *call.kwargs.values()) if call is not None else ()
+    lengths = {len(argument) for argument in received if isinstance(argument, (tuple, list))}
+    for name, have in values.items():
+        if isinstance(have, (tuple, list)) and len(have) in lengths:
+            yield from ((name, (3 * have)[:length]) for length in _LENGTHS if length != len(have))
 
 
 def worded(error: BaseException | None, name: str, have: Any) -> Iterator[Any]:

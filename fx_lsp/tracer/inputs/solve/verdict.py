@@ -31,7 +31,7 @@ from fx_lsp.tracer.inputs.plan.plans import OF_FILE, Plan, Plans, SequencePlan, 
 from fx_lsp.tracer.inputs.plan.signatures import bound, signature_of
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, missing_name, place_of
 from fx_lsp.tracer.inputs.solve.conditions import code_of, statements_raising
-from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT
+from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT, of_other_dtypes
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.sizes import with_rank
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, tied, with_sizes
@@ -93,10 +93,10 @@ def verdict(end: DeadEnd) -> Verdict | None:
     """Return the mistake for which a search ended; None if it may have ended because of its guesses.
 
     Later inputs of a search are chosen to avoid a mistake. So the first attempt that ended at an expression counts, if
-    none passed it.
+    none passed it; those in which layers took inputs for single examples are the last.
     """
     firsts: dict[object, Attempt] = {}
-    for attempt in end.attempts:
+    for attempt in sorted(end.attempts, key=lambda attempt: len(attempt.run.unbatched)):
         firsts.setdefault(attempt.stop, attempt)
     unpassed = (attempt for attempt in firsts.values() if not any(_came_past(attempt, other) for other in end.attempts))
     for attempt in islice(unpassed, MAX_PLACES):
@@ -167,20 +167,24 @@ class Stop:
         return any(concat.from_iterable(experiments))
 
     def is_certain(self) -> bool:
-        """Return True if all that the unknowns may be was tried: not several ranks together, nor each dtype of an
-        input.
+        """Return True if all that the unknowns may be was tried: not all ranks of several inputs, nor the dtype of one
+        that the failing call accepts.
         """
-        ranks = sum(unknown.aspect is Aspect.RANK for unknown in self.follows)
-        inputs = {self.attempt.run.dependence.input_of(value) for value in tree_leaves(self.operands)}
-        return ranks < 2 and not any(u.aspect is Aspect.DTYPE and u.path in inputs for u in self.follows)
+        question, dependence = self.attempt.question, self.attempt.run.dependence
+        accepted = of_other_dtypes(question) if question is not None else ()
+        return len(self.paths(Aspect.RANK)) < 2 and not any(dependence.input_of(change.operand) for change in accepted)
 
-    def moves(self, plans: Plans) -> bool:
-        """Return True if plans run, or end elsewhere after as many torch calls, or there for another kind of reason."""
+    def paths(self, aspect: Aspect) -> frozenset[str]:
+        """Return the paths of the inputs of which an aspect is unknown."""
+        return frozenset(unknown.path for unknown in self.follows if unknown.aspect is aspect)
+
+    def moves(self, plans: Plans, or_reason: bool = False) -> bool:
+        """Return True if plans run, or end later; `or_reason`: or there for another kind of reason."""
         other, attempt = self.end.evaluate(plans), self.attempt
-        if other.run.error is None or is_data_dependent(other):
+        if other.run.error is None or is_data_dependent(other) or _came_past(attempt, other):
             return True
-        ends = {(place_of(a), kind_of(a.run.error, a.run.failed)) for a in (other, attempt) if a.run.error is not None}
-        return other.run.calls >= attempt.run.calls and len(ends) > 1
+        is_here = or_reason and place_of(other) == place_of(attempt)
+        return is_here and _kind_of_end(other) != _kind_of_end(attempt)
 
     @cached_property
     def exploration(self) -> Exploration:
@@ -196,7 +200,7 @@ def _of_inputs(stop: Stop) -> Iterator[Unknown]:
         if path in plans and plans[path].is_guess:
             if not plans[path].rank_known:
                 yield Unknown(path, Aspect.RANK)
-            if not plans[path].dtype_known and _kind_of_end(attempt) == "dtype":
+            if not plans[path].dtype_known:
                 yield Unknown(path, Aspect.DTYPE)
     if is_of_sizes(attempt):
         if stop.exploration.ends_like(attempt):
@@ -224,27 +228,30 @@ def _inputs_themselves(stop: Stop) -> Iterator[str]:
 
 
 def _ranks(stop: Stop, path: str) -> Iterator[bool]:
-    """Yield whether another rank of an input moves the end, alone or with the other operands."""
-    plans, question = stop.attempt.plans, stop.attempt.question
+    """Yield whether another rank of an input moves the end, alone or with that of the others."""
+    attempt, paths = stop.attempt, stop.paths(Aspect.RANK)
+    plans, question = attempt.plans, attempt.question
     if question is not None:
-        open_paths = {unknown.path for unknown in stop.follows if unknown.aspect is Aspect.RANK}
-        operands = [o for o in question.operands if stop.attempt.run.dependence.input_of(o) in open_paths]
+        operands = [o for o in question.operands if attempt.run.dependence.input_of(o) in paths]
         yield question.takes_together(operands)
-    rank = len(dict(plans.tensors())[path].spec.sizes)
-    yield from (stop.moves(with_rank(plans, path, other)) for other in RANKS if other != rank)
+    ranks = {where: len(plan.spec.sizes) for where, plan in plans.tensors() if where in paths}
+    for changed in dict.fromkeys((frozenset({path}), paths)):
+        for difference in (rank - ranks[path] for rank in RANKS if rank != ranks[path]):
+            other = plans
+            for where in changed:
+                other = with_rank(other, where, max(ranks[where] + difference, 1))
+            yield stop.moves(other)
 
 
 def _dtypes(stop: Stop, path: str) -> Iterator[bool]:
-    """Yield whether another dtype of an input, or of all, moves the end."""
-    paths = {unknown.path for unknown in stop.follows if unknown.aspect is Aspect.DTYPE}
-    for changed in ({path}, paths):
+    """Yield whether another dtype of an input moves the end, alone or with that of the others."""
+    for changed in dict.fromkeys((frozenset({path}), stop.paths(Aspect.DTYPE))):
         for dtype in DTYPES:
 
-            def change(where: str, plan: TensorPlan, changed: set[str] = changed, dtype: str = dtype) -> TensorPlan:
-                spec = replace(plan.spec, dtype=dtype)
-                return replace(plan, spec=spec, grad=False) if where in changed else plan
+            def change(where: str, plan: TensorPlan, changed: frozenset[str] = changed, to: str = dtype) -> TensorPlan:
+                return replace(plan, spec=replace(plan.spec, dtype=to), grad=False) if where in changed else plan
 
-            yield stop.moves(stop.attempt.plans.map_tensors(change))
+            yield stop.moves(stop.attempt.plans.map_tensors(change), or_reason=True)
 
 
 def _kinds(stop: Stop, name: str) -> Iterator[bool]:
@@ -256,7 +263,7 @@ def _kinds(stop: Stop, name: str) -> Iterator[bool]:
     now = attempt.plans[name]
     for other in attempt.alternatives.get(name, ()):
         if type(other) is not type(now) or not isinstance(other, TensorPlan):
-            yield stop.moves(attempt.plans.with_plan(name, other))
+            yield stop.moves(attempt.plans.with_plan(name, other), or_reason=True)
 
 
 def _sizes(stop: Stop, _: str) -> Iterator[bool]:

@@ -78,3 +78,23 @@ if __name__ == "__main__":
 #: loss(x=f32[4, 24] · search: sizes that fit; scale=f32[24] · call site `loss(x, scale, extra=dict(y=y,
 #:   z=torch.ones(24)))`; extra['y']=f32[4, 24] · search: sizes that fit; extra['z']=f32[24] · call site `loss(x, scale,
 #:   extra=dict(y=y, z=torch.ones(24)))`) -> f32[]
+
+# === A loop runs on while it fills what a batch is sampled from
+def q_loss(net, states, rewards):
+    return F.mse_loss(net(states).amax(-1), rewards)
+# --- train.py
+import random
+import torch
+from torch import nn
+from user import q_loss
+
+memory, net, state = [], nn.Linear(4, 2), torch.zeros(4)
+for _ in range(10_000):
+    action = net(state).argmax()
+    state = torch.rand(4)
+    memory.append((state, action.float()))
+for _ in range(100):
+    states, rewards = zip(*random.sample(memory, 32))
+    q_loss(net, torch.stack(states), torch.stack(rewards)).backward()
+#: q_loss(net=Linear(in_features=4, out_features=2, bias=True), states=f32[32, 4], rewards=f32[32] · call site
+#:   `q_loss(net, torch.stack(states), torch.stack(rewards)).backward()`) -> f32[]
