@@ -53,6 +53,10 @@ PLAINER = (
         r"sizes \1 and \2 at dimension \3 do not broadcast",
     ),
     (
+        r"^expand\(\w+\{(\[.*?\])\}, size=(\[.*?\])\): the number of sizes provided.*",
+        r"a tensor of shape \1 cannot be expanded to \2, which has fewer dimensions",
+    ),
+    (
         r"needed for gradient computation has been modified by an inplace operation: \[\S+ (\[.*?\])\], "
         r"which is output \d+ of (\w+?)(Backward\d*)?,",
         r"backward needs the result of `\2`, of shape \1, but it is modified in place afterwards",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from fx_lsp.model import Remark, Span
-from fx_lsp.syntax import FunctionNode
+from fx_lsp.syntax import FUNCTIONS, FunctionNode
 from fx_lsp.tracer.source.expressions import expression
 
 
@@ -38,12 +38,18 @@ class GuessedVariables:
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[list[str], ast.AST]]:
-    """Yield the names that each statement below `node` binds, and their value."""
+    """Yield the names that each statement below `node` binds, and their value; a call binds the parameters of a function
+    that is defined there.
+    """
+    functions = {part.name: part for part in ast.walk(node) if isinstance(part, FUNCTIONS) and part is not node}
     for part in ast.walk(node):
         if isinstance(part, ast.Assign):
             yield _stored(*part.targets), part.value
         elif isinstance(part, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) and part.value is not None:
             yield _stored(part.target), part.value
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in functions:
+            parameters = functions[part.func.id].args
+            yield [a.arg for a in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)], part
         elif isinstance(part, (ast.For, ast.AsyncFor, ast.comprehension)):
             yield _stored(part.target), part.iter
         elif isinstance(part, ast.withitem) and part.optional_vars is not None:

@@ -180,10 +180,13 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
             failure = seen
         elif seen.function is not None:
             subject = Subject(task.request.name, seen.function)
-            offers = [seen.offer] if seen.offer is not None else []
+            is_guessed = bool(seen.guessed)
+            offers = [dataclasses.replace(seen.offer, guessed=is_guessed)] if seen.offer is not None else []
             written = dataclasses.replace(written, recorded=(*written.recorded, *offers))
             prepared = _prepare_subject(task, subject, written, observe)
-            return _on_guesses_around(task, subject, prepared, seen.guessed)
+            around = find_function(task.tree, caller.name)
+            guesses = GuessedVariables.among(around, seen.guessed).names if around is not None else seen.guessed
+            return _on_guesses_around(task, subject, prepared, guesses)
     name, outer = task.request.name.rpartition(".")[2], task.request.name.rpartition(".")[0]
     if failure is None:
         return NOT_DEFINED_INSIDE.failure(function=outer, name=name)

@@ -1,4 +1,4 @@
-# targets: make.init, scheduled.loss_fn, wrong.apply, rotate.inner, sized.apply
+# targets: make.init, scheduled.loss_fn, wrong.apply, rotate.inner, sized.apply, sampler.around.apply
 import math
 
 import torch
@@ -54,3 +54,16 @@ def sized(width):
         #  comment there.
 
     return apply
+
+
+def sampler(weights):
+    def around(update):
+        def apply(x: torch.Tensor):
+            return x.view(-1, 7) @ update
+            #      ^^^^^^^^^^^^^^^^^^^^^^ information[inputs]:
+            #  size mismatch, got input (256x7), vec (64) (x.view(-1, 7): f32[256, 7], update: f32[64]). The arguments
+            #  of the enclosing function sampler.around are guessed: `update`. Write a `# fx:` comment there.
+
+        return apply
+
+    return around(weights[0])

@@ -14,6 +14,14 @@ def f(x: Tensor):
     #  32]).
 #: f(x=f32[4, 16] · search: sizes that fit)
 
+# === A tensor cannot lose dimensions by being expanded
+# fx: x=f32[2, 8, 16]
+def f(x):
+    return x.expand(8, 16)
+    #      ^^^^^^^^^^^^^^^ error[shape]:
+    #  a tensor of shape [2, 8, 16] cannot be expanded to [8, 16], which has fewer dimensions (x: f32[2, 8, 16]).
+#: f()
+
 # === A shape error between two layers of a module
 class Net(nn.Module):
     def __init__(self):
