@@ -38,8 +38,8 @@ class GuessedVariables:
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[list[str], ast.AST]]:
-    """Yield the names that each statement below `node` binds, and their value; a call binds the parameters of a function
-    that is defined there.
+    """Yield the names that each statement below `node` binds, and their value; a call binds the parameters of a
+    function that is defined there.
     """
     functions = {part.name: part for part in ast.walk(node) if isinstance(part, FUNCTIONS) and part is not node}
     for part in ast.walk(node):

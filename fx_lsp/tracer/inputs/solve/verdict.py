@@ -207,7 +207,7 @@ def _of_inputs(stop: Stop) -> Iterator[Unknown]:
             yield Unknown("", Aspect.SIZE)
         elif any(path in plans and plans[path].is_guess for path in behind):
             yield Unknown("", Aspect.VALUES)  # its conditions on sizes are unknown
-    yield from (Unknown(name, Aspect.KIND) for name in _inputs_themselves(stop))
+    yield from _inputs_themselves(stop)
 
 
 def _kind_of_end(attempt: Attempt) -> str:
@@ -215,16 +215,23 @@ def _kind_of_end(attempt: Attempt) -> str:
     return "" if attempt.run.error is None else kind_of(attempt.run.error, attempt.run.failed)
 
 
-def _inputs_themselves(stop: Stop) -> Iterator[str]:
-    """Yield the parameters whose guessed values, or parts of them, are operands of the end themselves."""
-    dependence, names = stop.attempt.run.dependence, dict(stop.attempt.plans.items)
-    paths = {dependence.input_of(value) for value in tree_leaves(stop.operands)}
-    yield from {re.split(r"[\[.]", path)[0] for path in paths if path is not None} & names.keys()
-    frame, _ = _users_innermost(stop.attempt)
-    own = frame.f_locals if frame is not None and not _is_called_inside(stop.attempt) else {}
-    for name, plan in names.items():
-        if isinstance(plan, ValuePlan) and plan.is_guess and any(own.get(name) is value for value in stop.operands):
-            yield name
+def _inputs_themselves(stop: Stop) -> Iterator[Unknown]:
+    """Yield the kinds of the inputs that are operands of the end themselves, or parts of them: tensors that may be
+    something else, and numbers and None as far as they may be one. No other kinds are known of an argument of the
+    constructor.
+    """
+    attempt, names = stop.attempt, dict(stop.attempt.plans.items)
+    paths = {attempt.run.dependence.input_of(value) for value in tree_leaves(stop.operands)}
+    tensors = {re.split(r"[\[.]", path)[0] for path in paths if path is not None}
+    for name in tensors & names.keys():
+        if not all(isinstance(plan, TensorPlan) for plan in attempt.alternatives.get(name, ())):
+            yield Unknown(name, Aspect.KIND)
+    if not isinstance(attempt.run.error, TypeError | AttributeError):
+        return
+    plain = {str(value) for value in stop.operands if isinstance(value, int | float | None)}
+    for name, plan in (*names.items(), *(attempt.plans.init.items if attempt.plans.init is not None else ())):
+        if isinstance(plan, ValuePlan) and (plan.is_guess or plan.shown == "None") and plan.shown in plain:
+            yield Unknown(name, Aspect.KIND if name in names else Aspect.VALUES)
 
 
 def _ranks(stop: Stop, path: str) -> Iterator[bool]:
