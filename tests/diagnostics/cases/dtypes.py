@@ -24,10 +24,9 @@ class RelationsOfIntegers(nn.Module):
     def forward(self, head, relation):
         rows = F.one_hot(relation, 6)
         return self.names(head) * (rows @ self.table)
-        #                          ^^^^^^^^^^^^^^^^^ warning[dtype]:
+        #                          ^^^^^^^^^^^^^^^^^ error[dtype]:
         #  expected m1 and m2 to have the same dtype, but got: long int != float (rows: i64[12, 16, 6], self.table:
-        #  f32[6, 32]). The inputs are guessed; write the real ones in a comment: `# fx: head=i64[4, 8],
-        #  relation=i64[12, 16]`.
+        #  f32[6, 32]).
 
 
 class Times(nn.Module):
@@ -48,9 +47,9 @@ class TimesInDouble(nn.Module):
     def forward(self, t):
         steps = torch.from_numpy(np.exp(-np.arange(self.width)))
         return self.layer(t[:, None].float() * steps)
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dtype]:
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[dtype]:
         #  mat1 and mat2 must have the same dtype, but got Double and Float (input: f64[4, 1, 8, 16], weight: f32[32,
-        #  16], bias: f32[32]). The inputs are guessed; write the real ones in a comment: `# fx: t=f32[4, 8, 16]`.
+        #  16], bias: f32[32]).
 
 
 class Scaled(nn.Module):

@@ -106,9 +106,8 @@ class BlocksWithUser(nn.Module):
     def forward(self, user, item):
         pair = torch.stack([self.users(user), self.items(item)], 0)
         return self.masked(self.blocks(torch.relu(pair)), user)
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[error]:
-        #  TypeError: Sequential.forward() takes 2 positional arguments but 3 were given. The inputs are guessed;
-        #  write the real ones in a comment: `# fx: user=i64[4, 8], item=i64[4, 8]`.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[error]:
+        #  TypeError: Sequential.forward() takes 2 positional arguments but 3 were given.
 
 
 class Part(nn.Module):

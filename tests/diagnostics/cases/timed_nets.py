@@ -81,8 +81,7 @@ class Noised(nn.Module):
 class WidthForgotten(NetTimed):
     def forward(self, noisy, sigma):
         t = self.time(torch.cat([sigma[:, None].sin().expand(-1, 32), sigma[:, None].cos()], dim=-1))
-        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[shape]:
+        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[shape]:
         #  matrices of 32×33 and 64×64 cannot be multiplied: the inner sizes 33 and 64 differ (input: f32[32, 33],
-        #  weight: f32[64, 64], bias: f32[64]). The inputs are guessed; write the real ones in a comment: `# fx:
-        #  noisy=f32[4, 2, 64], sigma=f32[32]`.
+        #  weight: f32[64, 64], bias: f32[64]).
         return self.up(self.down(self.inp(noisy)) + t[:, :, None])
