@@ -127,10 +127,11 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.perf_counter()
     if arguments.watch and (arguments.format != "text" or arguments.write_baseline is not None):
         raise UsageError("--watch prints text and writes no baseline: it excludes --format and --write-baseline")
-    if arguments.costs and (arguments.since is None or arguments.compare_python):
-        raise UsageError("--costs needs --since, and excludes --compare-python")
-    if _has_costs(arguments) and (arguments.watch or arguments.format not in COST_FORMATS):
-        raise UsageError(f"a comparison of costs excludes --watch, and its formats are {', '.join(COST_FORMATS)}")
+    is_unfit, formats = arguments.watch or arguments.format not in COST_FORMATS, ", ".join(COST_FORMATS)
+    if arguments.costs and (arguments.since is None or is_unfit):
+        raise UsageError(f"--costs needs --since, excludes --watch, and its formats are {formats}")
+    if arguments.compare_python and (arguments.costs or is_unfit):
+        raise UsageError(f"--compare-python excludes --costs and --watch, and its formats are {formats}")
     sources = find_sources(arguments.paths)
     scope, baseline = _scope(arguments, sources), _baseline(arguments)
     python = find_interpreter(arguments.python, _roots(sources), os.environ)
