@@ -342,7 +342,8 @@ class NamedSizes:
     """Hold the names that the code has for the sizes of one tensor; "" for a size without a name.
 
     A "value" is the variable `name` at `span`, as in `ObservedValue`; an "operation" comes from the expression at
-    `span`, and the tensor is its operand or result; an "input" is identified by its name alone.
+    `span`, and the tensor is its operand or result; an "input" is identified by its name alone. `fixed` are the
+    expressions whose operations need the sizes to be these numbers, None for others; () without any.
     """
 
     kind: Literal["value", "operation", "input"]
@@ -350,6 +351,7 @@ class NamedSizes:
     name: str
     sizes: tuple[int, ...]
     names: tuple[str, ...]
+    fixed: tuple[Span | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -542,8 +544,11 @@ class PassSource:
     roots: tuple[str, ...]
 
 
+Budgeted = Literal["graph-breaks", "recompilations", "host-syncs", "saved", "peak", "flops", "moved", "operations"]
+"""The costs of a target that a project may limit: sizes in bytes, other costs as numbers."""
 FailureKind = Literal[
     "syntax",  # the file does not parse
+    "budget",  # a target costs more than the project allows
     "import",  # the target's imports or top-level statements raise
     "no-torch",  # the interpreter has no usable torch
     "interpreter",  # the interpreter cannot be started

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TypeAlias, TypeGuard
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
@@ -25,6 +26,23 @@ def parse(text: str, file: str = "<text>") -> ast.Module:
         except SystemError:
             continue
     return ast.parse(text, file)
+
+
+@lru_cache(maxsize=8)
+def tree_of(text: str) -> ast.Module | None:
+    """Return the tree of a text, which nobody may change; None if it does not parse."""
+    try:
+        return parse(text.removeprefix("\ufeff"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function outside of its nested functions and classes."""
+    for child in ast.iter_child_nodes(function):
+        yield child
+        if not isinstance(child, (*DEFINITIONS, ast.Lambda)):
+            yield from own_nodes(child)
 
 
 def parse_expression(text: str) -> ast.expr:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -177,6 +179,15 @@ def test_a_change_without_a_cost_prints_nothing(project: Path):
 
 
 @pytest.mark.torch
+def test_a_change_that_removes_an_imported_file_is_priced_too(project: Path):
+    (project / "sizes.py").unlink()
+    write(project, MODEL.replace("from sizes import WIDTH", "WIDTH = 64").replace("2 * WIDTH", "WIDTH"))
+    target, saved, *_ = check(project).stdout.splitlines()
+    assert target == "model.py::Net"
+    assert " ".join(saved.split()) == "saved for backward 16 KiB → 8 KiB (-50 %), at model.py:16"
+
+
+@pytest.mark.torch
 def test_a_change_of_an_imported_file_is_priced_too(project: Path):
     (project / "sizes.py").write_text("WIDTH = 128\n")
     write(project, MODEL.replace("f32[32, 64]", "f32[32, 128]"))
@@ -195,3 +206,22 @@ def test_wrong_usage(tmp_path: Path, wrong: list[str]):
     done = fx_lsp(tmp_path, "check", *wrong)
     assert done.returncode == 2
     assert done.stderr == "fx-lsp: --costs needs --since, excludes --watch, and its formats are text, json, github\n"
+
+
+@pytest.mark.torch
+def test_costs_with_another_interpreter(tmp_path: Path):
+    other = tmp_path / "other"
+    venv.create(other, system_site_packages=True, symlinks=True)
+    paths = [path for path in sys.path if path.endswith("site-packages")]
+    (site,) = other.rglob("site-packages")
+    (site / "more.pth").write_text("\n".join(paths))
+    text = "import sys\nimport torch\n\n\n# fx: x=f32[8]\ndef f(x):\n    y = x.exp()\n"
+    write(tmp_path, f'{text}    return y.sin() if "other" in sys.prefix else y\n')
+    done = fx_lsp(tmp_path, "check", "model.py", "--compare-python", str(other))
+    assert done.stdout == snapshot("""\
+model.py::f
+  peak of activations  96 B → 64 B (-33.3 %), at model.py:7
+  read and written     384 B → 160 B (-58.3 %), at model.py:8
+  operations           7 → 4, at model.py:8
+""")
+    assert fx_lsp(tmp_path, "check", "model.py", "--compare-python", sys.executable).stdout == ""

@@ -75,3 +75,43 @@ def test_a_page_explains_a_code(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == page.read_text(encoding="utf-8")
     assert main(["explain", "graph-brake"]) == 2
     assert "`graph-brake` is not the code of a problem; choose one of graph-break" in capsys.readouterr().err
+
+
+BUDGETS = """\
+[tool.fx-lsp.budgets]
+"model.py::first" = { max-operations = 1, max-graph-breaks = 0 }
+"model.py::second" = { max-operations = 100, max-saved = 512 }
+"""
+
+
+@pytest.mark.torch
+def test_a_cost_over_its_budget_is_an_error(tmp_path: Path):
+    (tmp_path / "pyproject.toml").write_text(BUDGETS)
+    (tmp_path / "model.py").write_text(MODEL.replace("return F.softmax(x.", "print(x.sum())\n    return F.softmax(x."))
+    done = fx_lsp(tmp_path, "check", "model.py", "--json")
+    (file,) = json.loads(done.stdout)["files"]
+    assert done.returncode == 1
+    told = [(c["kind"], c["severity"], c["span"]["line"], c["message"]) for c in file["comments"]]
+    assert told == snapshot(
+        [
+            ("budget", "error", 6, "first exceeds its budget of operations: 4, at most 1; see model.py:8"),
+            ("budget", "error", 6, "first exceeds its budget of graph breaks: 1, at most 0; see model.py:7"),
+            (
+                "comment",
+                "information",
+                13,
+                "`# fx: ignore[copy]` ignores nothing: the traces have no such problem on this line",
+            ),
+        ]
+    )
+    (tmp_path / "pyproject.toml").write_text(BUDGETS.replace("= 1,", "= 100,").replace("breaks = 0", "breaks = 1"))
+    assert fx_lsp(tmp_path, "check", "model.py").returncode == 0
+
+
+def test_a_wrong_budget_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "pyproject.toml").write_text('[tool.fx-lsp.budgets]\n"model.py::f" = { max-graph-break = 0 }\n')
+    (tmp_path / "model.py").write_text("def f(x): return x\n")
+    assert main(["check", str(tmp_path)]) == 2
+    assert (
+        "the budget of `model.py::f` is not a table of numbers from 0 for max-graph-breaks" in capsys.readouterr().err
+    )

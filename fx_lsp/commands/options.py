@@ -19,7 +19,7 @@ def add_tracing_options(parser: argparse.ArgumentParser) -> None:
     """Add `--python`, `--no-cache`, and what traced code is allowed besides."""
     parser.add_argument(
         "--python",
-        type=_from_here,
+        type=from_here,
         metavar="PATH",
         help="the interpreter that has torch, or its environment (default: found as editors do)",
     )
@@ -33,7 +33,7 @@ def add_tracing_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--allow-read",
-        type=_from_here,
+        type=from_here,
         action="append",
         default=[],
         metavar="PATH",
@@ -76,7 +76,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _from_here(path: str) -> str:
+def from_here(path: str) -> str:
     """Return a path relative to the working directory, if it exists; else a command's name unchanged."""
     file = Path(path).expanduser()
     return str(file.absolute()) if file.exists() else path

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from fx_lsp.features.costs.memory import why_saved
 from fx_lsp.features.costs.operations import bound_text, cost_of, cost_text
 from fx_lsp.features.documents.document import body, render_call
-from fx_lsp.features.source.expressions import CursorContext, expression_at
+from fx_lsp.features.source.expressions import CursorContext, bindings, expression_at
 from fx_lsp.features.source.parameters import parameter_at
 from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.wording.guesses import LEGEND, MARK, Guesses
 from fx_lsp.features.wording.inputs import inputs_text, signature, variant_text, with_variant
 from fx_lsp.features.wording.problems import all_notes
-from fx_lsp.features.wording.text import count, is_tensor_spec, one_line, plain, sentence
+from fx_lsp.features.wording.text import count, is_tensor_spec, one_line, plain, sentence, span_text
 from fx_lsp.features.wording.traces import (
     default_stage,
     executed,
@@ -183,7 +183,7 @@ def _known_at(subject: HoverSubject, trace: Trace, line: int, col: int, style: H
     text, target, sizes = subject.text, subject.target, SizeNames(trace, _style(style.names))
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
-        return _parameter(trace, *parameter, sizes, problems=not style.problems)
+        return _parameter(subject, trace, parameter, sizes, not style.problems)
     expression = expression_at(text, target.span, line, col)
     if expression is None:
         return None
@@ -191,7 +191,8 @@ def _known_at(subject: HoverSubject, trace: Trace, line: int, col: int, style: H
     if expression.name is not None:
         value = _variable(trace, target, expression, line)
         if value is not None:
-            return Hover(_join([_spec(expression.name, value, guesses, sizes)]), expression.spans[0])
+            notes = _fixed(subject, sizes.fixed(value.spec, value.span, value.name))
+            return Hover(_join([_spec(expression.name, value, guesses, sizes), *notes]), expression.spans[0])
     groups = [(stage.name, _by_span(stage, set(expression.spans))) for stage in subject.stages]
     values = {v.span: v for v in trace.values if v.name in ("", "return")}
     for span in expression.spans:
@@ -204,6 +205,15 @@ def _known_at(subject: HoverSubject, trace: Trace, line: int, col: int, style: H
             costs = [*_expression_costs(graphs, guesses, style.chip), *_kept(trace, graphs, guesses, subject.stages)]
             return Hover(_join([source, *costs, *said, *(_ops(name, nodes) for name, nodes in graphs)]), span)
     return None
+
+
+def _fixed(subject: HoverSubject, sizes: Iterable[tuple[int, str, Span]]) -> Iterator[str]:
+    """Yield for each size the line that names it, and the expression that fixes it."""
+    text, target, lines = subject.text, subject.target, subject.text.split("\n")
+    for size, name, by in sizes:
+        line = next((b.line for b in bindings(text, target.span) if name and b.name == name), None)
+        of = f"`{name}` of line {line}, " if line is not None else f"`{name}`, " if name else ""
+        yield f"{size}: {of}fixed by `{span_text(lines, by, '')}` at line {by.line}"
 
 
 def _expression_costs(graphs: Sequence[tuple[str, list[Node]]], guesses: Guesses, chip: str) -> Iterator[str]:
@@ -260,11 +270,14 @@ def _ran(target: Target, failure: Failure, stage: Stage | None, link: Link | Non
     return [" · ".join(part for part in (head, shows) if part), "" if stage is None else _excerpt(partial, stage)]
 
 
-def _parameter(trace: Trace, name: str, span: Span, names: SizeNames, *, problems: bool) -> Hover | None:
+def _parameter(
+    subject: HoverSubject, trace: Trace, at: tuple[str, Span], names: SizeNames, problems: bool
+) -> Hover | None:
     """Return the hover on a parameter: its value in the traced call, the source of that value, and its `problems`."""
-    own = re.compile(re.escape(name) + r"(\[.*)?")
+    own, span = re.compile(re.escape(at[0]) + r"(\[.*)?"), at[1]
     items = [item for item in trace.inputs if own.fullmatch(item.name)]
     said = [plain(r.message) for r in trace.remarks if r.span == span and r.code] if problems else []
+    said += [note for i in items for note in _fixed(subject, names.fixed(i.spec, None, i.name))]
     return Hover(_join([inputs_text(items, names).removeprefix("- "), _legend(items), *said]), span) if items else None
 
 

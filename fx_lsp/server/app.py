@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
 from lsprotocol import types
@@ -32,7 +33,6 @@ from fx_lsp.server.requests import (
     actions,
     commands,
     completion,
-    diagnostics,
     hints,
     hover,
     inline_values,
@@ -42,6 +42,7 @@ from fx_lsp.server.requests import (
     notebooks,
     text_sync,
     trust,
+    workspace,
 )
 from fx_lsp.server.session import Capabilities, Session
 from fx_lsp.server.settings import SECTION, Settings, read_settings
@@ -241,7 +242,9 @@ _HANDLERS: dict[str, Handler] = {
     types.NOTEBOOK_DOCUMENT_DID_SAVE: notebooks.did_save,
     types.NOTEBOOK_DOCUMENT_DID_CLOSE: notebooks.did_close,
     types.WORKSPACE_DID_CHANGE_WATCHED_FILES: text_sync.did_change_watched_files,
-    types.TEXT_DOCUMENT_DIAGNOSTIC: diagnostics.document_diagnostic,
+    types.TEXT_DOCUMENT_DIAGNOSTIC: workspace.document_diagnostic,
+    types.WORKSPACE_DIAGNOSTIC: workspace.workspace_diagnostic,
+    types.WORKSPACE_SYMBOL: workspace.workspace_symbol,
     types.TEXT_DOCUMENT_CODE_LENS: lenses.code_lens,
     types.TEXT_DOCUMENT_HOVER: hover.hover,
     types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT: view_lines.document_highlight,
@@ -288,7 +291,7 @@ _OPTIONS = {
     types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL: graph_values.LEGEND,
     types.TEXT_DOCUMENT_CODE_ACTION: actions.OPTIONS,
     types.TEXT_DOCUMENT_COMPLETION: completion.OPTIONS,
-    types.TEXT_DOCUMENT_DIAGNOSTIC: diagnostics.OPTIONS,
+    types.TEXT_DOCUMENT_DIAGNOSTIC: workspace.OPTIONS,
     types.TEXT_DOCUMENT_INLAY_HINT: hints.OPTIONS,
 }
 
@@ -374,27 +377,14 @@ def _capabilities(capabilities: types.ClientCapabilities) -> Capabilities:
         return bool(get_capability(capabilities, path))
 
     formats = get_capability(capabilities, "text_document.hover.content_format") or ()
-    content = get_capability(capabilities, "workspace.text_document_content")
     tags = get_capability(capabilities, "text_document.publish_diagnostics.tag_support.value_set") or ()
-    hint_properties = get_capability(capabilities, "text_document.inlay_hint.resolve_support.properties") or ()
+    resolved = get_capability(capabilities, "text_document.inlay_hint.resolve_support.properties") or ()
     return Capabilities(
+        **{field.name: has(field.metadata["path"]) for field in fields(Capabilities) if field.metadata},
         markdown=not formats or types.MarkupKind.Markdown in formats,
-        show_document=has("window.show_document.support"),
-        text_document_content=content is not None,
-        code_lens_refresh=has("workspace.code_lens.refresh_support"),
-        inlay_hint_refresh=has("workspace.inlay_hint.refresh_support"),
-        resolves_tooltips="tooltip" in hint_properties,
-        progress=has("window.work_done_progress"),
-        configuration=has("workspace.configuration"),
-        register_watchers=has("workspace.did_change_watched_files.dynamic_registration"),
-        register_configuration=has("workspace.did_change_configuration.dynamic_registration"),
+        text_document_content=get_capability(capabilities, "workspace.text_document_content") is not None,
+        resolved_in_hints=tuple(resolved),
         register_in_views=tuple(m for m, path in _VIEW_METHODS if has(f"text_document.{path}.dynamic_registration")),
-        related_information=has("text_document.publish_diagnostics.related_information"),
-        code_pages=has("text_document.publish_diagnostics.code_description_support"),
-        code_actions=has("text_document.code_action.code_action_literal_support"),
-        document_changes=has("workspace.workspace_edit.document_changes"),
-        apply_edit=has("workspace.apply_edit"),
-        diagnostic_version=has("text_document.publish_diagnostics.version_support"),
         pulls=has("text_document.diagnostic") and has("workspace.diagnostics.refresh_support"),
         faded=types.DiagnosticTag.Unnecessary in tags,
     )

@@ -33,31 +33,36 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Outcome | None)
 
 
+def _flag(path: str) -> bool:
+    """Return a field that is True if a client has the capability at a path."""
+    return field(default=False, metadata={"path": path})
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """Hold the client's capabilities that fx-lsp uses. `pulls` means that it requests diagnostics, also when told that
-    there are new ones.
+    there are new ones; `resolved_in_hints` are the properties of inlay hints that it asks for when it needs them.
     """
 
     markdown: bool = False
-    show_document: bool = False
+    show_document: bool = _flag("window.show_document.support")
     text_document_content: bool = False
-    code_lens_refresh: bool = False
-    inlay_hint_refresh: bool = False
-    resolves_tooltips: bool = False
-    progress: bool = False
-    configuration: bool = False
-    register_configuration: bool = False
+    code_lens_refresh: bool = _flag("workspace.code_lens.refresh_support")
+    inlay_hint_refresh: bool = _flag("workspace.inlay_hint.refresh_support")
+    resolved_in_hints: tuple[str, ...] = ()
+    progress: bool = _flag("window.work_done_progress")
+    configuration: bool = _flag("workspace.configuration")
+    register_configuration: bool = _flag("workspace.did_change_configuration.dynamic_registration")
     register_in_views: tuple[str, ...] = ()
-    register_watchers: bool = False
-    related_information: bool = False
-    code_pages: bool = False
-    diagnostic_version: bool = False
+    register_watchers: bool = _flag("workspace.did_change_watched_files.dynamic_registration")
+    related_information: bool = _flag("text_document.publish_diagnostics.related_information")
+    code_pages: bool = _flag("text_document.publish_diagnostics.code_description_support")
+    diagnostic_version: bool = _flag("text_document.publish_diagnostics.version_support")
     pulls: bool = False
     faded: bool = False
-    code_actions: bool = False
-    document_changes: bool = False
-    apply_edit: bool = False
+    code_actions: bool = _flag("text_document.code_action.code_action_literal_support")
+    document_changes: bool = _flag("workspace.workspace_edit.document_changes")
+    apply_edit: bool = _flag("workspace.apply_edit")
 
 
 @dataclass

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
+from fx_lsp.sandbox.usage import memory_of, processes_below
 from fx_lsp.server.client import Client
 from fx_lsp.server.progress import Progresses
 from fx_lsp.server.session import Session
@@ -40,15 +43,25 @@ class StatusReporter:
             "quiescent": status.quiescent,
             "message": status.message,
             "interpreters": self._choices,
+            "processes": self._sent and self._sent["processes"],
         }
         if message == self._sent:
             return
         self._status, self._sent = status, message
         self._changed.set()
         self._client.notify(STATUS, message)
+        if status.quiescent:
+            self._tasks.spawn("status", self._count())
         if not status.quiescent and not self._showing and self._session.capabilities.progress:
             self._showing = True
             self._tasks.spawn("progress", self._show())
+
+    async def _count(self) -> None:
+        """Report the processes that fx-lsp has started, and their memory, if that has changed."""
+        used = await asyncio.to_thread(_processes)
+        if self._sent is not None and used != self._sent["processes"]:
+            self._sent = {**self._sent, "processes": used}
+            self._client.notify(STATUS, self._sent)
 
     def _interpreters(self) -> list[dict[str, str]]:
         """Return the interpreter of each workspace folder, with the reason for it."""
@@ -79,3 +92,9 @@ class StatusReporter:
     def _cancel(self) -> None:
         if self._session.engine is not None:
             self._session.engine.cancel_all()
+
+
+def _processes() -> dict[str, int] | None:
+    """Return the number of processes below this one, and their bytes of memory; None if the system does not tell."""
+    _, *below = processes_below(os.getpid())
+    return {"count": len(below), "bytes": sum(map(memory_of, below))} if sys.platform == "linux" else None

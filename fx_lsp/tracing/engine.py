@@ -26,6 +26,7 @@ from fx_lsp.tracing.open_file import (
     FileState,
     Focus,
     OpenFile,
+    StoredState,
     TargetState,
     TextKeys,
     build_state,
@@ -74,6 +75,7 @@ class Engine:
         self._background = Background(self._reporter.status_changed)
         self._focus: Focus | None = None
         self._changed_meanwhile: set[str] = set()
+        self._stored: dict[str, StoredState] = {}
         self._closed = False
 
     def open(self, file: str, text: str, roots: tuple[str, ...]) -> None:
@@ -92,6 +94,7 @@ class Engine:
     def close(self, file: str) -> None:
         """Close a file: targets that only it needed are no longer traced, and its text on disk applies again."""
         closed = self._files.pop(file, None)
+        self._stored.pop(file, None)
         if closed is None:
             return
         closed.reading.stop()
@@ -136,6 +139,24 @@ class Engine:
         if open_file is not None and open_file.state is None:
             open_file.state = build_state(open_file, self._scheduler.coming)
         return None if open_file is None else open_file.state
+
+    async def stored(self, file: str, text: str, roots: tuple[str, ...]) -> FileState | None:
+        """Return the state of a file that is not open, from stored answers that are still valid; None if no open file
+        has the same roots. Traces nothing, and starts no interpreter.
+        """
+        same = (f.interpreter for f in self._files.values() if f.workspace == roots and self._settings.may_run(file))
+        interpreter = next((each for each in same if isinstance(each, TracingInterpreter) and not each.error), None)
+        if interpreter is None:
+            return None
+        stored, texts = self._stored.get(file), unsaved_texts(self._files.values())
+        if stored is None or stored.text != text or not await asyncio.to_thread(is_fresh, stored.dependencies, texts):
+            analysis = await aside(text, lambda: analyse(file, text, roots))
+            closed = OpenFile(file, text, roots, PlacedAnswers(file), read=(text, analysis.failure), good=analysis)
+            _, answers = await self._show_stored(closed, analysis, await interpreter.identity())
+            dependencies = tuple(d for answer in answers.values() for d in answer.dependencies)
+            state = None if analysis.failure is not None else build_state(closed, ())
+            stored = self._stored[file] = StoredState(text, state, dependencies)
+        return stored.state
 
     @property
     def busy(self) -> bool:
@@ -253,6 +274,7 @@ class Engine:
         self._answers = Answers(Cache(self._settings.cache_path))
         for open_file in self._files.values():
             open_file.interpreter = open_file.keys = None
+            self._stored.clear()
             open_file.answers.clear()
             self._read_soon(open_file, 0)
             self._touch(open_file)
@@ -333,16 +355,10 @@ class Engine:
             open_file.interpreter = open_file.interpreter or error
             self._give_up(open_file)
             return
-        seconds = self._settings.search_seconds
-        keys = await aside(open_file.text, lambda: {n: analysis.key(n, identity, seconds) for n in analysis.targets})
-        text_keys = TextKeys(analysis, keys)
-        asked = open_file.keys_of_questions(text_keys).values()
-        answers = await self._answers.find(asked, unsaved_texts(self._files.values()))
-        questions = open_file.take_keys(text_keys)  # from now on, answers with these keys count
+        questions, answers = await self._show_stored(open_file, analysis, identity)
         wanted: list[TargetQuestion] = []
         for question, key in questions.items():
             if key in answers:
-                open_file.show(question, key, answers[key])
                 continue
             open_file.answers.mark_old(question, key)
             if question in open_file.requests or (self._settings.trace_on_open and not question.work):
@@ -357,6 +373,21 @@ class Engine:
             self._trace_variants(open_file, name)
         self._release()
         self._touch(open_file)
+
+    async def _show_stored(
+        self, open_file: OpenFile, analysis: Analysis, identity: str
+    ) -> tuple[dict[TargetQuestion, str], dict[str, CachedTrace]]:
+        """Show the stored answers on a text; return its questions with their keys, and these answers by key."""
+        seconds = self._settings.search_seconds
+        keys = await aside(open_file.text, lambda: {n: analysis.key(n, identity, seconds) for n in analysis.targets})
+        text_keys = TextKeys(analysis, keys)
+        asked = open_file.keys_of_questions(text_keys).values()
+        answers = await self._answers.find(asked, unsaved_texts(self._files.values()))
+        questions = open_file.take_keys(text_keys)  # from now on, answers with these keys count
+        for question, key in questions.items():
+            if key in answers:
+                open_file.show(question, key, answers[key])
+        return questions, answers
 
     def _release(self) -> None:
         """Free the memory of answers that no open file has."""

@@ -14,7 +14,7 @@ from fx_lsp.errors import WorkerStartError
 from fx_lsp.messages.requests import NO_SUCH_TARGET
 from fx_lsp.model import Failure, FailureKind, Outcome, Target, Trace
 from fx_lsp.tracing.analysis import Analysis, Texts
-from fx_lsp.tracing.answers.disk import CachedTrace
+from fx_lsp.tracing.answers.disk import CachedTrace, Dependency
 from fx_lsp.tracing.answers.placed import PlacedAnswer, PlacedAnswers, TargetText
 from fx_lsp.tracing.answers.question import TargetQuestion
 from fx_lsp.tracing.answers.relocation import line_map, relocate_span
@@ -77,6 +77,15 @@ class FileState:
     text: str
     targets: tuple[TargetState, ...]
     syntax: Failure | None
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """Hold the state of a file that is not open, None if it does not parse, and what its answers depend on."""
+
+    text: str
+    state: FileState | None
+    dependencies: tuple[Dependency, ...]
 
 
 class TextKeys:

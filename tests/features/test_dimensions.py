@@ -49,6 +49,23 @@ def test_hovers_have_the_numbers_too():
     assert "def f(x: ~f32[n=8, 128], w: f32[128, 4], n=4) -> ~f32[n=8]" in head
 
 
+def test_hovers_say_what_fixes_a_size():
+    value = ObservedValue(FIRST, "y", "f32[8, 4]")
+    fixed = NamedSizes("value", FIRST, "y", (8, 4), ("n", ""), (RELU, span("x @ w")))
+    of_input = NamedSizes("input", None, "x", (8, 128), ("", ""), (None, FIRST))
+    trace = replace(TRACE, values=(value,), named=(fixed, of_input), inputs=(InputSpec("x", "f32[8, 128]", "comment"),))
+    subject = HoverSubject(SOURCE, F, trace)
+    shown = hover_expression(subject, FIRST.line, FIRST.col)
+    assert shown is not None
+    assert shown.markdown.split("\n\n")[1:] == snapshot(
+        ["8: `n` of line 4, fixed by `y.relu()` at line 7", "4: fixed by `x @ w` at line 5"]
+    )
+    head = SOURCE.split("\n")[F.name_span.line - 1]
+    of_parameter = hover_expression(subject, F.name_span.line, head.index("x"))
+    assert of_parameter is not None
+    assert of_parameter.markdown.split("\n\n")[1:] == snapshot(["128: fixed by `y = x @ w` at line 5"])
+
+
 def test_documents():
     lines = render_stage(NAMED, FORWARD, lambda place: None, sizes="names").text.splitlines()
     assert [line for line in lines if "f32" in line or "with" in line] == snapshot(

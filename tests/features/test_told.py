@@ -16,6 +16,7 @@ from fx_lsp.features.source.findings import (
     told_outcome,
     unknown_codes,
     unused_ignores,
+    without_ignore,
 )
 from fx_lsp.features.wording.problems import Problem
 from fx_lsp.model import Failure, FindingCode, Remark, Span, Target, Trace, Unreached
@@ -144,6 +145,25 @@ def test_a_comment_that_ignores_nothing_is_told() -> None:
     assert IGNORING.splitlines()[2][unused[0].span.col :] == "# fx: ignore[copy]"
     failed = Failure("shape", "no", line(3))
     assert list(unused_ignores(FILE, IGNORING, [(f, failed)], [])) == [], "nothing is known of what did not run"
+
+
+@pytest.mark.parametrize(
+    ("code", "left"),
+    [
+        ("x = 1  # fx: ignore[copy]\ny = 2\n", "x = 1\ny = 2\n"),
+        ("x = 1  # fx: ignore because of y\n", "x = 1\n"),
+        ("x = 'ü'  # noqa  # fx: ignore[copy]\n", "x = 'ü'  # noqa\n"),
+        ("x = 1  # fx: ignore[copy]  # fine\n", "x = 1  # fine\n"),
+        ("x = 1\r\n    # fx: ignore\r\ny = 2\r\n", "x = 1\r\ny = 2\r\n"),
+        ("x = '# fx: ignore'\n", None),
+    ],
+)
+def test_a_comment_that_ignores_nothing_is_removed(code: str, left: str | None) -> None:
+    number = next(n for n, text in enumerate(code.split("\n"), 1) if "# fx:" in text)
+    text = code.split("\n")[number - 1]
+    col = len(text[: text.index("# fx:")].encode())
+    change = without_ignore(code, Span(FILE, number, col, number, col + 5))
+    assert (None if change is None else change.applied(code)) == left
 
 
 def test_an_unknown_code_is_told_where_it_stands() -> None:

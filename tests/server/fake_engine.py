@@ -91,6 +91,9 @@ class FakeEngine:
             raise RuntimeError("a bug in the engine")
         return state
 
+    async def stored(self, file: str, text: str, roots: tuple[str, ...]) -> FileState | None:
+        return FileState(file, text, tuple(_states(file, text)), None)
+
     def _target(self, file: str, name: str) -> TargetState | None:
         state = self.states.get(file)
         return None if state is None else next((t for t in state.targets if t.target.name == name), None)

@@ -34,6 +34,20 @@ async def labels(e: Editor, uri: str, line: int, character: int) -> list[str] | 
     return None if found is None else [item.label for item in found]  # type: ignore[union-attr]
 
 
+async def test_comments_that_ignore_nothing_are_removed_one_by_one_or_all(tmp_path: Path):
+    text = "def f(x): return x + 1  # fx: ignore\n\ndef g(x): return x + 2  # fx: ignore[copy]\n"
+    async with traced(tmp_path, text, capabilities()) as (e, uri):
+        (fix,) = await actions(e, uri, 2, ["quickfix"])
+        assert (fix.title, len(fix.diagnostics or ())) == ("Remove this comment", 1)
+        assert [a.title for a in await actions(e, uri, 0, ["source"])] == ["Remove the comments that ignore nothing"]
+        (every,) = await actions(e, uri, 0, ["source.fixAll.fx"])
+        assert every.edit is not None and every.edit.document_changes is not None
+        (change,) = every.edit.document_changes
+        assert isinstance(change, types.TextDocumentEdit)
+        assert [(edit.range.start.line, edit.new_text) for edit in change.edits] == [(0, ""), (2, "")]
+        assert not [a for a in await actions(e, uri, 0) if str(a.kind).startswith("source")], "only if it is asked for"
+
+
 async def test_inputs_are_pinned_in_the_version_they_belong_to(tmp_path: Path):
     async with traced(tmp_path, TEXT, capabilities()) as (e, uri):
         (action,) = await actions(e, uri, 0)

@@ -18,7 +18,6 @@ OF_OTHER_SERVERS = (
     "implementation",
     "references",
     "document_symbol",
-    "workspace_symbol",
     "document_highlight",
     "folding_range",
     "selection_range",

@@ -25,6 +25,11 @@ class Pulling(Editor):
         params = types.DocumentDiagnosticParams(text_document=document, previous_result_id=previous)
         return await self.client.text_document_diagnostic_async(params)
 
+    async def pull_all(self, previous: dict[str, str] | None = None) -> list[Any]:
+        results = [types.PreviousResultId(uri, result) for uri, result in (previous or {}).items()]
+        params = types.WorkspaceDiagnosticParams(previous_result_ids=results)
+        return list((await self.client.workspace_diagnostic_async(params)).items)
+
     async def told(self) -> None:
         """Waits until the client is told to pull."""
         await self.until(lambda: types.WORKSPACE_DIAGNOSTIC_REFRESH in self.refreshed)
@@ -55,6 +60,25 @@ async def test_a_client_that_cannot_be_told_gets_them_published_and_pulls_none(t
         uri = e.open("m.py", TEXT)
         assert await e.problems(uri)
         assert (await e.pull(uri)).items == ()
+
+
+async def test_a_client_that_pulls_the_workspace_gets_the_problems_of_all_its_files(tmp_path: Path):
+    (tmp_path / "closed.py").write_text(TEXT)
+    (tmp_path / "right.py").write_text("def right(x): return x + 1\n")
+    async with pulling(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        await e.told()
+        first = await e.pull_all()
+        other = (tmp_path / "closed.py").as_uri()
+        assert {item.uri: [d.code for d in item.items] for item in first if item.items} == {
+            uri: ["shape"],
+            other: ["shape"],
+        }
+        known = {item.uri: item.result_id for item in first}
+        assert {item.kind for item in await e.pull_all(known)} == {"unchanged"}
+        (tmp_path / "closed.py").unlink()
+        again = {item.uri: item for item in await e.pull_all(known)}
+        assert (again[uri].kind, again[other].items) == ("unchanged", ())
 
 
 async def test_a_document_that_is_not_open_has_none(tmp_path: Path):

@@ -1,7 +1,9 @@
 """What the editor shows, with an engine that knows its answers."""
 
 import asyncio
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
@@ -92,6 +94,48 @@ async def test_a_client_that_resolves_tooltips_gets_them_on_request(tmp_path: Pa
         )
         e.change(uri, 2, "\n" + TEXT)
         assert (await e.client.inlay_hint_resolve_async(hint)).tooltip is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+async def test_the_status_has_the_processes_and_their_memory_once_all_is_traced(tmp_path: Path):
+    async with traced(tmp_path, TEXT) as (e, _):
+        await e.until(lambda: e.statuses and e.statuses[-1].processes is not None)
+        last = e.statuses[-1]
+        assert (last.quiescent, last.processes.count, last.processes.bytes) == (True, 0, 0)
+
+
+async def test_a_hint_is_written_down_as_a_comment_if_the_client_resolves_edits(tmp_path: Path):
+    hinting = {"inlayHint": {"resolveSupport": {"properties": ["textEdits"]}}}
+    async with traced(tmp_path, TEXT, {**FULL, "textDocument": {**FULL["textDocument"], **hinting}}) as (e, uri):
+        await e.until(lambda: types.WORKSPACE_INLAY_HINT_REFRESH in e.refreshed)
+        (hint,) = await e.hints(uri)
+        assert hint.tooltip is not None
+        assert hint.text_edits is None
+        (edit,) = (await e.client.inlay_hint_resolve_async(hint)).text_edits
+        assert (edit.range.start, edit.new_text) == snapshot((Position(line=0, character=22), "  # ~f32[2, 3]"))
+        e.change(uri, 2, "\n" + TEXT)
+        assert (await e.client.inlay_hint_resolve_async(hint)).text_edits is None
+
+
+async def test_targets_of_the_workspace_are_found_by_letters_of_their_names(tmp_path: Path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "net.py").write_text(
+        "import torch\nclass Größe(torch.nn.Module):\n    def forward(self, x): return x + 1\n"
+    )
+    (tmp_path / "other.py").write_text("def helper(path): return open(path)\n")
+    async with traced(tmp_path, TEXT) as (e, uri):
+
+        async def named(query: str) -> list[Any]:
+            symbols = await e.client.workspace_symbol_async(types.WorkspaceSymbolParams(query=query))
+            return [(s.name, s.kind, s.location.uri, s.location.range.start) for s in symbols or ()]
+
+        here = ("f", types.SymbolKind.Function, uri)
+        there = ("Größe", types.SymbolKind.Class, (package / "net.py").as_uri())
+        assert {name for name, *_ in await named("")} == {"f", "broken", "Größe"}
+        assert await named("F") == [(*here, types.Position(0, 4))]
+        assert await named("gße") == [(*there, types.Position(1, 6))]
+        assert await named("eg") == []
 
 
 async def test_hints_refresh_and_switch_off(tmp_path: Path):

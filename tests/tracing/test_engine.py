@@ -615,3 +615,23 @@ async def test_no_variant_is_traced_unasked_where_nothing_is(bench: Bench) -> No
     await engine.outcome(bench.file, "f")
     await bench.quiet(engine)
     assert [request.work for request in bench.tracers.requests] == [""]
+
+
+async def test_the_stored_answers_on_a_file_that_is_not_open(bench: Bench, tmp_path: Path):
+    engine = await bench.opened(TEXT)
+    other = str(tmp_path / "other.py")
+    nothing = await engine.stored(other, TEXT, ())
+    assert nothing is not None
+    assert [(t.target.name, t.outcome) for t in nothing.targets] == [("f", None), ("g", None)]
+    engine.close(bench.file)
+    assert await engine.stored(bench.file, TEXT, ()) is None  # without an open file, no interpreter runs
+    engine.open(other, "", ())
+    engine.open(str(tmp_path / "third.py"), TEXT, ())
+    await bench.quiet(engine)
+    shown = await engine.stored(bench.file, "\n" + TEXT, ())
+    assert shown is not None
+    assert [(t.target.name, t.stale, t.outcome is not None) for t in shown.targets] == [
+        ("f", False, True),
+        ("g", False, True),
+    ]
+    assert not engine.busy

@@ -81,7 +81,7 @@ def test_severities_and_what_is_wrong_with_them_at_their_lines(tmp_path: Path):
     (tmp_path / PYPROJECT).write_text(SEVERITIES)
     project = read_project(str(tmp_path / "m.py"))
     assert project.severities == {"upcast": "error", "copy": "off"}
-    first, second, third = (sentence.replace(str(tmp_path), "…") for sentence in project.wrong_severities)
+    first, second, third = (sentence.replace(str(tmp_path), "…") for sentence in project.wrong)
     assert first == snapshot(
         "…/pyproject.toml:3: `grap-break` is not a code whose severity can be set; choose one of graph-break"
     )
@@ -91,7 +91,7 @@ def test_severities_and_what_is_wrong_with_them_at_their_lines(tmp_path: Path):
     assert third.startswith(
         "…/pyproject.toml:5: `syntax` is not a code whose severity can be set; choose one of all-pairs"
     )
-    assert project.trouble == project.wrong_severities[0]
+    assert project.trouble == project.wrong[0]
     (tmp_path / PYPROJECT).write_text("[tool.fx-lsp]\nseverity = 3\n")
     assert "[tool.fx-lsp.severity] is not a table" in read_project(str(tmp_path / "m.py")).trouble
 

@@ -29,6 +29,8 @@ export interface Status {
   message: string;
   /** The Python of each workspace folder, and why it is used. */
   interpreters?: { folder: string; path: string; reason: string }[];
+  /** The processes that the server has started, and their memory; null if the system does not tell. */
+  processes?: { count: number; bytes: number } | null;
 }
 
 /** An interpreter that may trace a folder; in a folder that is not trusted, nothing is known of it but its place. */

@@ -1,6 +1,7 @@
 // The status item: how the server fares, and a menu.
 
 import * as vscode from 'vscode';
+import { formatBytes } from './data';
 import { SCHEME, type Session } from './session';
 
 /** A trace that is over sooner is not shown: the item would flicker with every key. */
@@ -86,7 +87,7 @@ export async function showMenu(session: Session): Promise<void> {
   const entry = (label: string, command: string, description = '', ...words: unknown[]) => ({ label, command, description, words });
   const separator = { label: '', kind: vscode.QuickPickItemKind.Separator, command: '', words: [] };
   const items = [
-    entry(`$(${health === 'ok' ? 'check' : health}) ${state}`, 'fx-lsp.showLog', 'show the log'),
+    entry(`$(${health === 'ok' ? 'check' : health}) ${state}`, 'fx-lsp.showLog', costOf(session) || 'show the log'),
     ...(session.tracing === undefined ? [] : [entry('$(debug-stop) Stop tracing', 'fx-lsp.stopTracing')]),
     ...[...session.measuring.values()].map((told) => entry(`$(debug-stop) Stop benchmark of ${told.name}`, 'fx-lsp.stopBench', '', told.uri)),
     separator,
@@ -128,6 +129,7 @@ function tooltip(session: Session, trusted: boolean): vscode.MarkdownString {
     trusted ? '' : 'Not trusted: no code of this workspace runs.',
     message || (session.ready ? (quiescent ? 'Everything is traced.' : 'Tracing …') : 'Starting …'),
     health === 'ok' ? '' : 'Click for the log and more.',
+    costOf(session),
     interpretersOf(session),
     session.python ? `Server: ${session.python}` : '',
   ];
@@ -135,6 +137,12 @@ function tooltip(session: Session, trusted: boolean): vscode.MarkdownString {
   text.isTrusted = { enabledCommands: [PICK] };
   lines.filter(Boolean).forEach((line) => text.appendText(`${line}\n\n`));
   return session.ready ? text.appendMarkdown(`[Pick interpreter](command:${PICK})`) : text;
+}
+
+/** What the processes of the server cost. */
+function costOf(session: Session): string {
+  const { processes } = session.status;
+  return processes ? `${processes.count} process${processes.count === 1 ? '' : 'es'} of fx-lsp, ${formatBytes(processes.bytes)} of memory` : '';
 }
 
 /** Which Python traces each folder, and why. */

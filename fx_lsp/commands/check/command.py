@@ -17,10 +17,10 @@ from pathlib import Path
 
 from fx_lsp.commands.check.baseline import Baseline, new_baseline, read_baseline
 from fx_lsp.commands.check.changes import WatchedFiles, affected_by, changed_since, wait_for_change
-from fx_lsp.commands.check.costs import compare_costs
+from fx_lsp.commands.check.costs import compare_costs, compare_interpreters
 from fx_lsp.commands.check.reporting import FORMATS, CheckReporter, ReportOptions
 from fx_lsp.commands.check.survey import SurveyScope, survey
-from fx_lsp.commands.options import add_tracing_options, engine_settings
+from fx_lsp.commands.options import add_tracing_options, engine_settings, from_here
 from fx_lsp.commands.sources import Source, find_sources
 from fx_lsp.errors import UsageError, WorkerStartError
 from fx_lsp.features.source.findings import FINDINGS, TOLD
@@ -97,6 +97,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(--format github) a table of Markdown; mistakes are on standard error",
     )
     parser.add_argument(
+        "--compare-python",
+        type=from_here,
+        metavar="PATH",
+        help="print what each target costs with the PyTorch of this other interpreter (before) and of the one of the "
+        "check (after), if that differs; the formats are those of --costs",
+    )
+    parser.add_argument(
         "--statistics", action="store_true", help="print the number of mistakes of each code at the end"
     )
     parser.add_argument(
@@ -120,15 +127,22 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.perf_counter()
     if arguments.watch and (arguments.format != "text" or arguments.write_baseline is not None):
         raise UsageError("--watch prints text and writes no baseline: it excludes --format and --write-baseline")
-    if arguments.costs and (arguments.since is None or arguments.watch or arguments.format not in COST_FORMATS):
-        formats = ", ".join(COST_FORMATS)
+    is_unfit, formats = arguments.watch or arguments.format not in COST_FORMATS, ", ".join(COST_FORMATS)
+    if arguments.costs and (arguments.since is None or is_unfit):
         raise UsageError(f"--costs needs --since, excludes --watch, and its formats are {formats}")
+    if arguments.compare_python and (arguments.costs or is_unfit):
+        raise UsageError(f"--compare-python excludes --costs and --watch, and its formats are {formats}")
     sources = find_sources(arguments.paths)
     scope, baseline = _scope(arguments, sources), _baseline(arguments)
     python = find_interpreter(arguments.python, _roots(sources), os.environ)
     interpreter = asyncio.run(probe(python))
     if interpreter.torch is None:
         raise WorkerStartError(f"{python} has no torch", "no-torch", "")
+    if (
+        arguments.compare_python
+        and asyncio.run(probe(find_interpreter(arguments.compare_python, (), os.environ))).torch is None
+    ):
+        raise WorkerStartError(f"{arguments.compare_python} has no torch", "no-torch", "")
     checks = _Checks(arguments, interpreter, python)
     try:
         return asyncio.run(checks.run(scope, baseline, started))
@@ -184,13 +198,20 @@ class _Checks:
             baseline,
             writes,
             is_complete,
-            has_costs=arguments.costs,
+            has_costs=_has_costs(arguments),
             has_statistics=arguments.statistics,
         )
         self._running = reporter = CheckReporter(options, scope, started)
         jobs = self._settings.workers
         await survey(engine, scope, jobs, reporter.hear, reporter.progress.target)
         costs = await compare_costs(engine, scope, reporter.reports, arguments.since, jobs) if arguments.costs else None
+        if arguments.compare_python is not None:
+            settings = replace(self._settings, interpreter=arguments.compare_python)
+            other = Engine(settings, lambda file: None, lambda status: None)
+            try:
+                costs = await compare_interpreters(other, scope, reporter.reports, jobs)
+            finally:
+                await other.shutdown()
         code = reporter.end(costs=costs)
         self._watched.add(reporter.dependencies)
         self._running = None
@@ -206,7 +227,7 @@ class _Checks:
 
 def _scope(arguments: argparse.Namespace, sources: Sequence[Source]) -> SurveyScope:
     """Return the targets to check in these files. Raises UsageError."""
-    wrong = (sentence for source in sources for sentence in read_project(source.file).wrong_severities)
+    wrong = (sentence for source in sources for sentence in read_project(source.file).wrong)
     if (first := next(wrong, None)) is not None:
         raise UsageError(first)
     kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
@@ -215,7 +236,11 @@ def _scope(arguments: argparse.Namespace, sources: Sequence[Source]) -> SurveySc
         affected = affected_by(changed_since(arguments.since, folders), sources)
         print(f"{len(affected):,} of {count('file', len(sources))} changed since {arguments.since}", file=sys.stderr)
         sources = affected
-    return SurveyScope(sources, kinds, _codes(arguments), has_costs=arguments.costs)
+    return SurveyScope(sources, kinds, _codes(arguments), has_costs=_has_costs(arguments))
+
+
+def _has_costs(arguments: argparse.Namespace) -> bool:
+    return arguments.costs or arguments.compare_python is not None
 
 
 def _baseline(arguments: argparse.Namespace) -> Baseline | None:

@@ -1,4 +1,4 @@
-"""`fx-lsp check --since REV --costs`: what the targets that a change reaches cost before it and after it."""
+"""`fx-lsp check --since REV --costs`, `--compare-python`: what targets cost before and after a change of either."""
 
 from __future__ import annotations
 
@@ -50,13 +50,26 @@ async def compare_costs(
     """
     changed = changed_since(revision, (str(Path(source.file).parent) for source in scope.sources))
     texts = texts_at(revision, changed)
-    names = {report.file: frozenset(target.target.name for target in report.targets) for report in reports}
     there = [source for source in scope.sources if source.file in texts or source.file not in changed]
-    sources = [replace(source, names=names.get(source.file, frozenset())) for source in there]
-    earlier: list[FileReport] = []
-    if sources:
-        await survey(engine, replace(scope, sources=sources, texts=texts), jobs, earlier.append, lambda report: None)
+    earlier = await _again(engine, replace(scope, sources=there, texts=texts), reports, jobs)
     return _comparison(_costs(earlier), _costs(reports), _line_mover(texts))
+
+
+async def compare_interpreters(
+    other: Engine, scope: SurveyScope, reports: Sequence[FileReport], jobs: int
+) -> CostComparison:
+    """Trace the targets of a check again with another interpreter, that of an engine, and compare the costs."""
+    return _comparison(_costs(await _again(other, scope, reports, jobs)), _costs(reports), lambda place: place)
+
+
+async def _again(engine: Engine, scope: SurveyScope, reports: Sequence[FileReport], jobs: int) -> list[FileReport]:
+    """Return the reports on the targets of a check in other circumstances."""
+    names = {report.file: frozenset(target.target.name for target in report.targets) for report in reports}
+    sources = [replace(source, names=names.get(source.file, frozenset())) for source in scope.sources]
+    again: list[FileReport] = []
+    if sources:
+        await survey(engine, replace(scope, sources=sources), jobs, again.append, lambda report: None)
+    return again
 
 
 def _costs(reports: Iterable[FileReport]) -> dict[str, TargetCosts]:

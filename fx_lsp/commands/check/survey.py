@@ -12,7 +12,7 @@ from typing import Any, get_args
 from fx_lsp import wire
 from fx_lsp.commands.places import line_name
 from fx_lsp.commands.sources import Source, read_source
-from fx_lsp.features.costs.changes import TargetCosts, costs_of
+from fx_lsp.features.costs.changes import TargetCosts, costs_of, over_budget
 from fx_lsp.features.costs.summary import stages_of_summary
 from fx_lsp.features.source.comments import comment_problems, elsewhere
 from fx_lsp.features.source.findings import TOLD, told_outcome, unknown_codes, unused_ignores
@@ -96,7 +96,8 @@ class FileReport:
     """Hold the result of one file; `failure` is the reason if nothing in it could be checked, and is not reported if it
     is `accepted`: in the baseline.
 
-    `comments` are errors in its `# fx:` comments that did not prevent a trace. `dependencies` are what the results of
+    `comments` are errors in its `# fx:` comments that did not prevent a trace, and costs over the budget of the
+    project. `dependencies` are what the results of
     its targets depend on.
     """
 
@@ -219,7 +220,8 @@ class _Work:
 
 def _failure_of(problem: Problem) -> Failure:
     severity: Severity = "error" if problem.severity == "error" else "information"
-    return Failure("comment", problem.message.removesuffix("."), problem.span, severity=severity)
+    kind: FailureKind = "budget" if problem.code == "budget" else "comment"
+    return Failure(kind, problem.message.removesuffix("."), problem.span, severity=severity)
 
 
 async def _look(
@@ -240,7 +242,9 @@ async def _look(
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return
         outcomes.append((target, outcome))
-        costs = await _costs(engine, target, outcome) if scope.has_costs else None
+        budget = project.budgets.get(target.name, {})
+        costs = await _costs(engine, target, outcome) if scope.has_costs or budget else None
+        work.comments += over_budget(target, costs, budget) if costs is not None else ()
         report = report_target(target, tell(with_places(outcome, file, line_name)), _seconds(engine, target, waited))
         work.targets.append(replace(report, costs=costs))
         on_target(work.targets[-1])
@@ -251,10 +255,10 @@ async def _look(
     except (OSError, SyntaxError, ValueError) as error:
         work.failure = UNREADABLE_FILE.failure(error=getattr(error, "strerror", None) or error)
         return
-    severities, outcomes = read_project(file).severities, list[tuple[Target, Outcome]]()
+    project, outcomes = read_project(file), list[tuple[Target, Outcome]]()
 
     def tell(outcome: Outcome) -> Outcome:
-        return told_outcome(outcome, scope.codes, text, severities)
+        return told_outcome(outcome, scope.codes, text, project.severities)
 
     engine.open(file, text, (work.source.root,))
     try:

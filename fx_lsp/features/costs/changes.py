@@ -10,10 +10,13 @@ from typing import Literal, NamedTuple
 
 from fx_lsp.features.costs.operations import format_flops
 from fx_lsp.features.costs.summary import Place, summary_of
-from fx_lsp.features.wording.text import format_bytes
-from fx_lsp.model import FindingCode, Stage, Trace
+from fx_lsp.features.wording.problems import Problem
+from fx_lsp.features.wording.text import basename, format_bytes
+from fx_lsp.model import Budgeted, FindingCode, Stage, Target, Trace
 
 CostName = Literal["graphs", "recompilations", "host-syncs", "saved", "peak", "flops", "moved", "operations"]
+MAX_LINES = 3
+"""The most lines that are named for one cost over its budget."""
 COMPILED_GRAPH = "compiled:"
 """The beginning of the name of each stage that `torch.compile` captures between two breaks."""
 
@@ -112,6 +115,19 @@ def costs_of(trace: Trace, stages: Sequence[Stage], breaks: Trace | None) -> Tar
 
 def _places(trace: Trace, code: FindingCode) -> Counter[Place]:
     return Counter((r.span.file, r.span.line) for r in trace.remarks if r.code == code and r.span is not None)
+
+
+def over_budget(target: Target, costs: TargetCosts, budget: Mapping[Budgeted, int]) -> Iterator[Problem]:
+    """Yield a problem for each cost of a target that exceeds its budget, with the lines that cost most."""
+    for name, most in budget.items():
+        cost: CostName = "graphs" if name == "graph-breaks" else name
+        places = Counter(costs.lines.get(cost, {}))
+        amount = places.total() if name == "graph-breaks" else costs.amounts.get(cost, 0)
+        if amount > most:
+            title, shown = "graph breaks" if name == "graph-breaks" else COSTS[cost].title, COSTS[cost].shown
+            lines = ", ".join(f"{basename(file)}:{line}" for (file, line), _ in places.most_common(MAX_LINES))
+            text = f"{target.name} exceeds its budget of {title}: {shown(amount)}, at most {shown(most)}"
+            yield Problem(target.name_span, "error", f"{text}; see {lines}" if lines else text, "budget")
 
 
 def changed_target(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from fx_lsp.features.costs.memory import Memory, memory
@@ -309,7 +309,7 @@ def summary_to_json(summary: CostSummary, source_line: SourceLine) -> dict[str, 
     return {
         "parameters": summary.parameters,
         "parameter_bytes": summary.parameter_bytes,
-        **_totals_to_json(summary.totals),
+        **asdict(summary.totals),
         "peak": None if peak is None else {"stage": peak.stage, "node": peak.node, **_place(peak.span)},
         "modules": [
             {
@@ -317,26 +317,15 @@ def summary_to_json(summary: CostSummary, source_line: SourceLine) -> dict[str, 
                 "class": row.kind,
                 "parameters": row.parameters,
                 "parameter_bytes": row.parameter_bytes,
-                **_totals_to_json(row.totals),
+                **asdict(row.totals),
             }
             for row in summary.modules
         ],
         "lines": [
-            {**_place(row.span), "text": (source_line(row.span) or "").strip(), **_totals_to_json(row.totals)}
+            {**_place(row.span), "text": (source_line(row.span) or "").strip(), **asdict(row.totals)}
             for row in summary.lines
         ],
     }
-
-
-def _totals_to_json(totals: Totals) -> dict[str, Any]:
-    both = {
-        "ops": totals.ops,
-        "flops": totals.flops,
-        "moved_bytes": totals.moved_bytes,
-        "sent_bytes": totals.sent_bytes,
-    }
-    pairs = {name: {"forward": value.forward, "backward": value.backward} for name, value in both.items()}
-    return {**pairs, "saved_bytes": totals.saved_bytes, "peak_bytes": totals.peak_bytes}
 
 
 def _place(span: Span | None) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from fx_lsp.syntax import blocks_of
+from fx_lsp.syntax import FUNCTIONS, blocks_of
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCOPES = (*FUNCTIONS, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -34,14 +33,9 @@ class Flow:
         if isinstance(node, ast.If):
             bound = self.visit(node.test, bound)
             return self.run(node.body, bound) & self.run(node.orelse, bound)
-        if isinstance(node, (ast.For, ast.AsyncFor)):
-            bound = self.visit(node.iter, bound)
-            self.run(node.body, self.visit(node.target, bound))
-            self.run(node.orelse, bound)
-            return bound
-        if isinstance(node, ast.While):
-            bound = self.visit(node.test, bound)
-            self.run(node.body, bound)
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            bound = self.visit(node.test if isinstance(node, ast.While) else node.iter, bound)
+            self.run(node.body, bound if isinstance(node, ast.While) else self.visit(node.target, bound))
             self.run(node.orelse, bound)
             return bound
         if isinstance(node, (ast.With, ast.AsyncWith)):
@@ -62,9 +56,7 @@ class Flow:
             for block in blocks:
                 self.run(block, bound)
             return bound
-        for child in ast.iter_child_nodes(node):
-            bound = self.visit(child, bound)
-        return bound
+        return self.visit(node, bound)
 
     def _assignment(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, bound: frozenset[str]) -> frozenset[str]:
         if node.value is None:

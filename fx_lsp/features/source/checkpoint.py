@@ -6,13 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from fx_lsp.features.source.bindings import Flow
 from fx_lsp.features.source.pin import WIDTH, TextChange
 from fx_lsp.features.source.regions import Place, RegionSignature, first_line, last_line, place_of, signature_of_region
 from fx_lsp.model import Outcome, Target, Trace, Work, write_work
-from fx_lsp.syntax import parse
+from fx_lsp.syntax import tree_of
 
 STAGE = "checkpoint"
 """The stage that reports the memory that a region saves as a checkpoint."""
@@ -39,7 +38,7 @@ def checkpoint(text: str, target: Target, outcome: Outcome, first: int, last: in
     inside = target.span.line <= first and last <= target.span.end_line
     if not isinstance(outcome, Trace) or outcome.info("backward") is None or not inside:
         return None
-    tree = _tree(text)
+    tree = tree_of(text)
     place = None if tree is None else place_of(tree, first, last)
     if tree is None or place is None:
         return None
@@ -47,14 +46,6 @@ def checkpoint(text: str, target: Target, outcome: Outcome, first: int, last: in
     if not any(v.span.file == target.file and v.span.line in lines for v in outcome.values):
         return None
     return Checkpoint(write_work({STAGE: f"{lines[0]}-{lines[-1]}"}), tuple(_edits(text, tree, place)))
-
-
-@lru_cache(maxsize=2)
-def _tree(text: str) -> ast.Module | None:
-    try:
-        return parse(text.removeprefix("\ufeff"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _edits(text: str, tree: ast.Module, place: Place) -> Iterator[TextChange]:

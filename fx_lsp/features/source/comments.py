@@ -13,7 +13,7 @@ from fx_lsp.features.wording.problems import Problem
 from fx_lsp.features.wording.text import sentence
 from fx_lsp.model import Span, Target
 from fx_lsp.specs import FX_COMMENT, CommentError, Item, comment_items, parse_comment
-from fx_lsp.syntax import parse
+from fx_lsp.syntax import tree_of
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _DEFINITION = re.compile(r"\s*(@|(async\s+)?def\b|class\b)")
@@ -110,7 +110,7 @@ def _orphan(file: str, text: str, number: int, col: int) -> Problem:
 
 def _orphans(file: str, text: str, marked: dict[int, int]) -> list[tuple[int, int]]:
     """Return the marked lines that are comments at no function or class; nothing if the text does not parse."""
-    tree = _tree(text) if marked else None
+    tree = tree_of(text) if marked else None
     if tree is None:
         return []
     left = dict(marked)
@@ -165,11 +165,3 @@ def _marked_lines(text: str) -> dict[int, int]:
 @lru_cache(maxsize=4)
 def _lines(text: str) -> tuple[str, ...]:
     return tuple(_NEWLINE.split(text))
-
-
-@lru_cache(maxsize=4)
-def _tree(text: str) -> ast.Module | None:
-    try:
-        return parse(text.removeprefix("\ufeff"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -23,7 +22,6 @@ from fx_lsp.model import (
     Trace,
 )
 from fx_lsp.specs import IGNORE_COMMENT
-from fx_lsp.syntax import parse
 
 
 class FindingKind(NamedTuple):
@@ -121,8 +119,8 @@ def ignoring(text: str, span: Span, code: str) -> TextChange | None:
 
     None if the code is that of an error, or if no comment is possible there, as within a string of several lines.
     """
-    lines, program = _NEWLINE.split(text), _program(text)
-    if code not in _IGNORABLE or program is None:
+    lines = _NEWLINE.split(text)
+    if code not in _IGNORABLE:
         return None
     for number in range(min(span.end_line, len(lines)), span.line - 1, -1):
         line = lines[number - 1]
@@ -130,19 +128,28 @@ def ignoring(text: str, span: Span, code: str) -> TextChange | None:
         has_codes = match is not None and match[1] is not None
         place = match.end(1) if match is not None and has_codes else len(line.rstrip())
         added = f", {code}" if has_codes else f"  # fx: ignore[{code}]"
-        changed = [*lines[: number - 1], line[:place] + added + line[place:], *lines[number:]]
-        if _program("\n".join(changed)) == program:
-            col = len(line[:place].encode(errors="replace"))
-            return TextChange(number, col, number, col, added)
+        change = insertion(text, number, place, added)
+        if change is not None:
+            return change
     return None
 
 
-def _program(text: str) -> str | None:
-    """Return a representation of a program without its comments; None if the text does not parse."""
-    try:
-        return ast.dump(parse(text.removeprefix("\ufeff")))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+def insertion(text: str, number: int, index: int, added: str) -> TextChange | None:
+    """Return the edit that adds a comment at a character of a line; None if that is no comment there."""
+    col = len(_NEWLINE.split(text)[number - 1][:index].encode(errors="replace"))
+    change = TextChange(number, col, number, col, added)
+    return change if change.keeps_program(text) else None
+
+
+def without_ignore(text: str, span: Span) -> TextChange | None:
+    """Return the edit that removes a comment to ignore problems, with its reason, up to another comment, and with its
+    line if nothing else is there; None if it is no comment.
+    """
+    line = _NEWLINE.split(text)[span.line - 1].encode(errors="replace")
+    before, (_, _, other) = line[: span.col].rstrip(), line[span.col :].partition(b"#")[2].partition(b"#")
+    end = (span.line, len(line) - len(other) - 1) if other else (span.line, len(line)) if before else (span.line + 1, 0)
+    change = TextChange(span.line, span.col if other else len(before), *end, "")
+    return change if change.keeps_program(text) else None
 
 
 def unknown_codes(file: str, text: str) -> Iterator[Problem]:

@@ -14,12 +14,13 @@ from fx_lsp.comments import FxComment, fx_comment
 from fx_lsp.features.source.parameters import signature_of
 from fx_lsp.model import PLAIN_CONTEXT, CallContext, InputSpec, Outcome, Target, Trace
 from fx_lsp.specs import DETACHED, MODE, MODES, Comment, Items, comment_items, names_used, parse_comment
-from fx_lsp.syntax import parse, parse_expression
+from fx_lsp.syntax import parse_expression, tree_of
 
 WIDTH = 100
 _ENUM = re.compile(r"<((?:\w+\.)+\w+): .*>")
 _FLOATS = {"inf": "float('inf')", "-inf": "-float('inf')", "nan": "float('nan')"}
 _INIT = "init."
+_LINE_ENDS = re.compile(rb"(?<=\n)|(?<=\r)(?!\n)")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,18 @@ class TextChange:
     end_line: int
     end_col: int
     text: str
+
+    def applied(self, text: str) -> str:
+        """Return a text with this change."""
+        rows = _LINE_ENDS.split(text.encode(errors="replace"))
+        head, tail = rows[self.line - 1][: self.col], rows[self.end_line - 1][self.end_col :]
+        rows[self.line - 1 : self.end_line] = [head + self.text.encode() + tail]
+        return b"".join(rows).decode()
+
+    def keeps_program(self, text: str) -> bool:
+        """Return True if the change is only one of comments and white space."""
+        before, after = tree_of(text), tree_of(self.applied(text))
+        return before is not None and after is not None and ast.dump(before) == ast.dump(after)
 
 
 @dataclass(frozen=True)
@@ -165,10 +178,8 @@ def spec_text(text: str, spec: str) -> str | None:
 @lru_cache(maxsize=4)
 def _bound(text: str) -> frozenset[str]:
     """Return the names available to an expression in a module with this text: its own, imported ones, builtins."""
-    try:
-        pending: list[ast.AST] = list(parse(text.removeprefix("\ufeff")).body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset(dir(builtins))
+    tree = tree_of(text)
+    pending: list[ast.AST] = [] if tree is None else [*tree.body]
     names = set(dir(builtins))
     while pending:
         node = pending.pop()

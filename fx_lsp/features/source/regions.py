@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fx_lsp.features.source.bindings import FUNCTIONS, SCOPES, Flow, free_names, parameters
-from fx_lsp.syntax import FunctionNode, blocks_of
+from fx_lsp.features.source.bindings import SCOPES, Flow, free_names, parameters
+from fx_lsp.syntax import FUNCTIONS, FunctionNode, blocks_of
 
 _NEW = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.List, ast.Dict, ast.ListComp, ast.DictComp)
 # fmt: off

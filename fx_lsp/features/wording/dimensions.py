@@ -28,6 +28,7 @@ class SizeNames:
         self._values: dict[tuple[Span, str], dict[tuple[int, ...], tuple[str, ...]]] = {}
         self._operations: dict[Span, dict[tuple[int, ...], tuple[str, ...]]] = {}
         self._inputs: dict[str, dict[tuple[int, ...], tuple[str, ...]]] = {}
+        self._fixed = {(named.span, named.name, named.sizes): named for named in trace.named if any(named.fixed)}
         for named in trace.named if style != "numbers" else ():
             self._note(named)
 
@@ -49,6 +50,15 @@ class SizeNames:
         sizes = _numbers(tensor["sizes"]) if tensor is not None else ()
         names = self._values.get((value.span, value.name), {}).get(sizes) or ()
         return names[dim] if -len(names) <= dim < len(names) else ""
+
+    def fixed(self, spec: str, span: Span | None, name: str) -> list[tuple[int, str, Span]]:
+        """Return the sizes of a value, or without a span of an input, that an expression fixes: the number, its name in
+        the code or "", and the expression.
+        """
+        tensor = _TENSOR.fullmatch(spec)
+        named = self._fixed.get((span, name, _numbers(tensor["sizes"]) if tensor is not None else ()))
+        rows = zip(named.sizes, named.names, named.fixed, strict=True) if named is not None else ()
+        return [(size, name, by) for size, name, by in rows if by is not None]
 
     def of_node(self, node: Node) -> str | None:
         """Return the spec of a node of a graph: of an input, or of an operation by its source expression."""

@@ -122,10 +122,7 @@ class Benchmarks:
         return {
             "title": view.name,
             "running": running_data(self.running(view.file, view.name)),
-            "failures": [
-                {"host": host, "message": failed.message, "hint": failed.hint}
-                for host, failed in self.failures(view.file, view.name).items()
-            ],
+            "failures": [{"host": host, **asdict(f)} for host, f in self.failures(view.file, view.name).items()],
             "runs": [
                 _run(run, changed, id(run) in last)
                 for run, changed in [*zip(runs, changes(runs), strict=True)][-MAX_RUNS:]
@@ -166,7 +163,10 @@ def _text(progress: JobProgress) -> str:
 
 def running_data(running: dict[str, JobProgress]) -> list[Json]:
     """Return the running jobs, by host, as data for a client."""
-    return [{"host": host, "text": p.text, "done": p.done, "total": p.total} for host, p in running.items()]
+    return [{"host": host, **asdict(progress)} for host, progress in running.items()]
+
+
+_OF_PLACE = ("variant", "label", "what", "clock")
 
 
 def _run(run: BenchmarkRun, changed: Sequence[MeasuredChange], last: bool) -> Json:
@@ -175,15 +175,6 @@ def _run(run: BenchmarkRun, changed: Sequence[MeasuredChange], last: bool) -> Js
         "stale": run.stale,
         "last": last,
         "headline": lens_title(run.report),
-        "changes": [
-            {
-                "variant": c.place.variant,
-                "label": c.place.label,
-                "what": c.place.what,
-                "clock": c.place.clock,
-                "ratio": c.ratio,
-            }
-            for c in changed
-        ],
+        "changes": [{**{name: getattr(c.place, name) for name in _OF_PLACE}, "ratio": c.ratio} for c in changed],
         "report": asdict(run.report),
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from lsprotocol import types
 
 from fx_lsp.features.kernel_files import KernelCheck, check_problems
@@ -18,6 +21,9 @@ from fx_lsp.server.documents import OpenText
 from fx_lsp.server.session import Session
 from fx_lsp.tracing.source.project import read_project
 
+if TYPE_CHECKING:
+    from fx_lsp.tracing.engine import FileState
+
 
 def publish(session: Session, client: Client, file: str) -> None:
     """Publish the problems of a file, or let the client pull them. Those of a notebook's cells are published."""
@@ -32,17 +38,19 @@ def publish(session: Session, client: Client, file: str) -> None:
         client.publish(uri, own, version if session.capabilities.diagnostic_version else None)
 
 
-def diagnostics_of(session: Session, document: OpenText) -> list[types.Diagnostic] | None:
-    """Return the problems of an open file at this moment; None before the engine has read it."""
-    file, state = document.file, session.state(document.uri)
+def diagnostics_of(
+    session: Session, document: OpenText, state: FileState | None = None
+) -> list[types.Diagnostic] | None:
+    """Return the problems of a file in a state, without one in that of the open file at this moment; None before the
+    engine has read it.
+    """
+    file, state = document.file, state or session.state(document.uri)
     if state is None:
         return None
     every = problems(file, [(t.target, t.outcome) for t in state.targets], state.syntax)
     traced = told(every, session.settings.problems, state.text, read_project(file).severities)
     written = comment_problems(file, state.text, [t.target for t in state.targets])
-    current = [(t.target, t.outcome) for t in state.targets if t.outcome is not None and not t.stale]
-    unused = unused_ignores(file, state.text, current, every) if len(current) == len(state.targets) else ()
-    shown = without_doubles((*written, *unknown_codes(file, state.text), *unused), traced)
+    shown = without_doubles((*written, *unknown_codes(file, state.text), *unused(state, every)), traced)
     if session.engine is not None:
         shown = (*shown, *work_problems(session.engine.remarks(file)))
     shown = (*shown, *check_problems_below(session.checks.get(file), document.text))
@@ -59,6 +67,15 @@ def diagnostics_of(session: Session, document: OpenText) -> list[types.Diagnosti
         )
         for p in shown
     ]
+
+
+def unused(state: FileState, every: Iterable[Problem] | None = None) -> list[Problem]:
+    """Return the comments that ignore none of the problems of a file, once all its targets are traced."""
+    outcomes = [(t.target, t.outcome) for t in state.targets if t.outcome is not None and not t.stale]
+    if len(outcomes) < len(state.targets):
+        return []
+    every = problems(state.file, outcomes, state.syntax) if every is None else every
+    return [*unused_ignores(state.file, state.text, outcomes, every)]
 
 
 def check_problems_below(check: KernelCheck | None, text: str) -> tuple[Problem, ...]:

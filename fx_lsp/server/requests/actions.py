@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
 from fx_lsp.features.source.checkpoint import STAGE, Checkpoint, checkpoint
-from fx_lsp.features.source.findings import ignoring
+from fx_lsp.features.source.findings import ignoring, without_ignore
 from fx_lsp.features.source.pin import Pin, pin
+from fx_lsp.features.wording.problems import Problem
 from fx_lsp.model import Failure, Span
 from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.display.diagnostics import unused
 from fx_lsp.server.display.text_edits import workspace_edit
 from fx_lsp.server.documents import OpenText
 from fx_lsp.server.session import Session
@@ -19,8 +21,9 @@ from fx_lsp.server.session import Session
 if TYPE_CHECKING:
     from fx_lsp.tracing.engine import TargetState
 
+_FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.fx"
 OPTIONS = types.CodeActionOptions(
-    code_action_kinds=[types.CodeActionKind.RefactorRewrite, types.CodeActionKind.QuickFix]
+    code_action_kinds=[types.CodeActionKind.RefactorRewrite, types.CodeActionKind.QuickFix, _FIX_ALL]
 )
 
 _REWRITE: str = types.CodeActionKind.RefactorRewrite.value
@@ -32,7 +35,7 @@ async def code_action(session: Session, params: types.CodeActionParams) -> list[
     failure.
 
     Others turn traced statements into a checkpoint, or show the memory that it would save, and add a comment that
-    ignores a finding.
+    ignores a finding. A comment that ignores nothing is removed; if the client asks for it, all of them are.
     """
     uri = params.text_document.uri
     document, state = session.documents.get(uri), session.state(uri)
@@ -52,6 +55,9 @@ async def code_action(session: Session, params: types.CodeActionParams) -> list[
             actions.append(types.CodeAction(comment.title, kind=_kind(comment), diagnostics=mended or None, edit=edit))
     if _wanted(_text(types.CodeActionKind.QuickFix), params.context.only):
         actions += _ignored(session, document, params.context.diagnostics)
+        actions += _removed(session, document, unused(state), params.context.diagnostics)
+    if params.context.only and _wanted(_FIX_ALL, params.context.only):
+        actions += _all_removed(session, document, unused(state))
     if _wanted(_REWRITE, params.context.only):
         actions += _checkpoints(session, document, state.targets, first, last)
     return actions
@@ -70,6 +76,28 @@ def _ignored(
             title, edit = f"Ignore `{diagnostic.code}` here", workspace_edit(session, document, [comment])
             kind = types.CodeActionKind.QuickFix
             yield types.CodeAction(title, kind=kind, diagnostics=[diagnostic], edit=edit)
+
+
+def _removed(
+    session: Session, document: OpenText, unused: Iterable[Problem], diagnostics: Sequence[types.Diagnostic]
+) -> Iterator[types.CodeAction]:
+    """Yield, for each of the diagnostics on a comment that ignores nothing, an action that removes it."""
+    for problem in unused:
+        place = to_proto.range_(document.lines, problem.span, session.encoding)
+        change = without_ignore(document.text, problem.span)
+        about = [d for d in diagnostics if d.source == "fx-lsp" and d.range == place]
+        if about and change is not None:
+            edit = workspace_edit(session, document, [change])
+            kind = types.CodeActionKind.QuickFix
+            yield types.CodeAction("Remove this comment", kind=kind, diagnostics=about, edit=edit)
+
+
+def _all_removed(session: Session, document: OpenText, unused: Iterable[Problem]) -> Iterator[types.CodeAction]:
+    """Yield the action that makes all edits of quick fixes that change nothing but comments which ignore nothing."""
+    changes = [change for problem in unused if (change := without_ignore(document.text, problem.span)) is not None]
+    if changes:
+        edit = workspace_edit(session, document, changes)
+        yield types.CodeAction("Remove the comments that ignore nothing", kind=_FIX_ALL, edit=edit)
 
 
 def _selected(range_: types.Range) -> tuple[int, int]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fx_lsp.features.costs.memory import memory
+from fx_lsp.features.costs.memory import MemoryStep, memory
 from fx_lsp.features.kernels import RenderedView, chip_of
-from fx_lsp.features.picture import picture
+from fx_lsp.features.picture import Box, Group, picture
 from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.wording.guesses import Guesses
 from fx_lsp.features.wording.inputs import input_data, variant_title
@@ -64,27 +64,9 @@ def _graph(session: Session, view: View, outcome: Outcome, trace: Trace, stage: 
             for s in others
             if s.nodes
         ],
-        "nodes": [
-            {
-                "name": box.name,
-                "kind": box.kind,
-                "label": box.label,
-                "spec": box.spec,
-                "text": box.text,
-                "bytes": box.bytes,
-                "saved": box.saved,
-                "recomputed": box.recomputed,
-                "backward": box.backward,
-                "group": box.group,
-                "place": places.location(box.span),
-            }
-            for box in drawn.boxes
-        ],
+        "nodes": [places.placed(box) for box in drawn.boxes],
         "edges": [list(edge) for edge in drawn.edges],
-        "groups": [
-            {"title": g.title, "kind": g.kind, "parent": g.parent, "round": g.round, "place": places.location(g.span)}
-            for g in drawn.groups
-        ],
+        "groups": [places.placed(group) for group in drawn.groups],
     }
 
 
@@ -107,18 +89,7 @@ def _memory(session: Session, view: View, outcome: Trace, forward: Stage, backwa
     return {
         "title": view.name,
         "summary": summarize(outcome),
-        "steps": [
-            {
-                "stage": s.stage,
-                "name": s.name,
-                "spec": s.spec,
-                "live": s.live,
-                "kept": s.kept,
-                "made": s.made,
-                "place": places.location(s.span),
-            }
-            for s in use.steps
-        ],
+        "steps": [places.placed(step) for step in use.steps],
         "saved": [
             {
                 "name": k.saved.name,
@@ -272,6 +243,11 @@ class Places:
         """Return the text of a span, or None if its file has changed."""
         lines = self.lines(span.file)
         return span_text(lines, span, "") if span.line <= span.end_line <= len(lines) else None
+
+    def placed(self, part: Box | Group | MemoryStep) -> Json:
+        """Return the fields of a part of a picture, with its place in the client's terms instead of its span."""
+        fields = {name: value for name, value in vars(part).items() if name != "span"}
+        return {**fields, "place": self.location(part.span)}
 
     def location(self, span: Span | None) -> Mapping[str, Any] | None:
         """Return a span as `{"uri", "range"}`."""

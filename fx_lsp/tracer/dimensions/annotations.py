@@ -19,8 +19,8 @@ import torch
 from fx_lsp.messages.assumptions import ANNOTATED_DTYPE, ANNOTATED_LENGTH, ANNOTATED_RANK, ANNOTATED_SIZES
 from fx_lsp.model import InputSpec, Related, Remark, Span
 from fx_lsp.specs import DTYPES, TensorSpec, parse_spec
-from fx_lsp.syntax import FunctionNode
-from fx_lsp.tracer.dimensions.sources import own_nodes, span_of
+from fx_lsp.syntax import FunctionNode, own_nodes
+from fx_lsp.tracer.dimensions.sources import span_of
 from fx_lsp.tracer.run.observation import Run
 from fx_lsp.tracer.run.tensors import spec_of
 

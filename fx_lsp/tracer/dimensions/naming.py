@@ -15,7 +15,7 @@ from typing import Any
 from fx_lsp.model import NamedSizes, Span
 from fx_lsp.tracer.compat import FakeTensorMode, FloorDiv, sympy
 from fx_lsp.tracer.dimensions.sources import Place, named_shapes, reads_sizes
-from fx_lsp.tracer.dimensions.symbolic import Sizes
+from fx_lsp.tracer.dimensions.symbolic import Sizes, sizes_of
 from fx_lsp.tracer.dimensions.watch import FunctionRun, SymbolicRun, observed
 from fx_lsp.tracer.inputs.outcome import Prepared
 from fx_lsp.tracer.inputs.plan.dims import Shape
@@ -72,14 +72,16 @@ class _Resolution:
         self._texts: dict[FunctionRun | None, dict[Any, str]] = {}
 
     def named(self) -> Iterator[NamedSizes]:
-        """Yield the sizes of all observed values with a name, unless two runs disagree on it."""
+        """Yield the sizes of all observed values with a name, unless two runs disagree on it, and fixed ones."""
         merged: dict[tuple[Any, ...], list[set[str]]] = {}
+        fixed: dict[tuple[Any, ...], tuple[Span | None, ...]] = {}
 
         def add(kind: str, span: Span | None, name: str, sizes: Sizes, texts: list[str]) -> None:
             numbers = tuple(number for size in sizes if (number := self._number(size)) is not None)
             if len(numbers) < len(sizes):
                 return
             several = merged.setdefault((kind, span, name, numbers), [set() for _ in sizes])
+            fixed.setdefault((kind, span, name, numbers), tuple(map(self._fixed.get, sizes)))
             for names, text in zip(several, texts, strict=True):
                 names.add(text)
 
@@ -92,8 +94,9 @@ class _Resolution:
             add("input", None, path, sizes, [self._text(self._run.scopes[0], size) for size in sizes])
         for (kind, span, name, numbers), texts in merged.items():
             names = tuple(next(iter(names)) if len(names) == 1 else "" for names in texts)
-            if any(names):
-                yield NamedSizes(kind, span, name, numbers, names)
+            by = fixed[kind, span, name, numbers]
+            if any(names) or any(by):
+                yield NamedSizes(kind, span, name, numbers, names, by if any(by) else ())
 
     def _value(self, scope: FunctionRun, place: Place, sizes: Sizes) -> list[str]:
         """Return the names of the sizes of a value: those written at its place, else those of the function.
@@ -163,6 +166,18 @@ class _Resolution:
                 both = set().union(*(classes.get(side, {side}) for side in sides))
                 classes.update(dict.fromkeys(both, both))
         return classes
+
+    @cached_property
+    def _fixed(self) -> dict[sympy.Symbol, Span]:
+        """Return the expressions whose operations need sizes of inputs to be the numbers of other tensors in them."""
+        fixed: dict[sympy.Symbol, Span] = {}
+        for condition in self._symbols.conditions.conditions:
+            sides: tuple[Any, ...] = condition.expression.args if isinstance(condition.expression, sympy.Eq) else ()
+            for size, number in (sides, sides[::-1]) if condition.held and condition.chain else ():
+                others = (other for tensor in condition.operands for other in sizes_of(tensor))
+                if size in self._symbols.paths and number.is_Integer and number in others:
+                    fixed.setdefault(size, condition.chain[0])
+        return fixed
 
     @cached_property
     def _requested(self) -> dict[Any, Any]:

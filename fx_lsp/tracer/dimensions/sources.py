@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from fx_lsp.model import Span
-from fx_lsp.syntax import FunctionNode, axis_terms, parse_expression
+from fx_lsp.syntax import FUNCTIONS, FunctionNode, axis_terms, own_nodes, parse_expression
 from fx_lsp.tracer.inputs.plan.dims import Shape, parameter_shape, shapes_in, words
 
 Place: TypeAlias = "tuple[Span, str]"
@@ -19,7 +19,6 @@ Place: TypeAlias = "tuple[Span, str]"
 binds.
 """
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _READS = frozenset({"shape", "size"})
 _LETTERS = re.compile(r"[A-Za-z.]*(?:,[A-Za-z.]*)*->([A-Za-z.]*)")
 _COMMENT = re.compile(r"#\s*(?:[\w.]+\s*:\s*)?(?:shape\s*[:=]?\s*|[-=]>\s*)?(?=[(\[A-Z])([^#]*)$")
@@ -56,7 +55,7 @@ def named_shapes(tree: ast.Module, file: str, lines: list[str]) -> dict[Place, S
 
 
 def _of_node(node: ast.AST, file: str, comments: dict[int, Shape]) -> Iterator[tuple[Place, Shape]]:
-    if isinstance(node, _FUNCTIONS):
+    if isinstance(node, FUNCTIONS):
         yield from _of_function(node, file, comments)
     elif isinstance(node, ast.Call):
         if (shape := _of_pattern(node)) is not None:
@@ -88,14 +87,6 @@ def _of_function(function: FunctionNode, file: str, comments: dict[int, Shape]) 
             shape = annotated or pattern or comments.get(node.end_lineno or node.lineno)
             if shape is not None:
                 yield (span_of(node, file), "return"), shape
-
-
-def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function outside of its nested functions and classes."""
-    for child in ast.iter_child_nodes(function):
-        yield child
-        if not isinstance(child, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
-            yield from own_nodes(child)
 
 
 def span_of(node: ast.expr | ast.stmt, file: str) -> Span:

@@ -23,6 +23,7 @@ from fx_lsp.tracer.run.conditions import with_shape_env
 from fx_lsp.tracer.run.observation import Run, Statements
 from fx_lsp.tracer.run.operations.recurrent import OneOperation
 from fx_lsp.tracer.run.repeated_modules import repeated_modules_skipped
+from fx_lsp.tracer.run.torch_calls import FailedCall
 from fx_lsp.tracer.source.provenance import METADATA, Sources
 
 MAX_SECONDS = 2.0
@@ -81,7 +82,7 @@ class SymbolicRun:
 def observed(call: Call, statements: Statements, sources: Sources, mode: FakeTensorMode, numbers: bool) -> SymbolicRun:
     """Run a call on symbols as far as possible; with `numbers`, those of modules and arguments are symbols as well."""
     run = Run()
-    symbols = SymbolicCall(PathConditions(run, sources, chains=False), numbers)
+    symbols = SymbolicCall(PathConditions(run, sources, chains=True), numbers)
     scopes = _FunctionRuns(sources, statements)
     previous = sys.gettrace()
     with with_shape_env(mode, symbols.conditions), mode, symbols_are_integers(), repeated_modules_skipped(run):
@@ -190,9 +191,11 @@ class _TorchCalls(TorchFunctionMode):
         tracer, outer = sys.gettrace(), scopes.calling
         scopes.calling = (scope, chain[0]) if scope is not None and chain else None
         sys.settrace(None)
+        self._run.calling = FailedCall(func, args, kwargs or {}, ())
         try:
             result = func(*args, **(kwargs or {}))
         finally:
+            self._run.calling = None
             sys.settrace(tracer)
             scopes.calling = outer
         self._run.calls += 1

@@ -20,6 +20,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -296,32 +297,36 @@ class _WorldServer:
     def _fork_program(self, program: ProgramFile, with_gpu: bool = False) -> None:
         """Run a program in a fork of this process, `with_gpu` as on a machine that has one."""
         self._begun.add(program)
-        ours, theirs = socket.socketpair()
-        parent, pid = os.getpid(), os.fork()
-        if pid == 0:
-            ours.close()
-            self._begin(parent)
+
+        def run(link: Link) -> None:
             if with_gpu:
                 self._world.with_gpu()
-            run_program(self._world, program, Link(theirs), self._job)
-        theirs.close()
-        ours.settimeout(LINK_SECONDS)
-        self._running = _Running(program, pid, Link(ours))
+            run_program(self._world, program, link, self._job)
+
+        self._running = _Running(program, *self._fork(run))
 
     def _fork_import(self, file: str) -> None:
         self._begun.add(file)
+
+        def run(link: Link) -> None:
+            watched = self._world.watched(file)
+            is_usable = watched is not None and self._world.import_whole(watched)
+            link.send({"read": self._world.read()})
+            give_forks(self._world, link, self._job, is_usable)
+
+        self._parked[file, ""] = _Parked(*self._fork(run), file)
+
+    def _fork(self, run: Callable[[Link], None]) -> tuple[int, Link]:
+        """Return the id of a fork of this process that calls `run`, and the link to it."""
         ours, theirs = socket.socketpair()
         parent, pid = os.getpid(), os.fork()
         if pid == 0:
             ours.close()
             self._begin(parent)
-            watched, link = self._world.watched(file), Link(theirs)
-            is_usable = watched is not None and self._world.import_whole(watched)
-            link.send({"read": self._world.read()})
-            give_forks(self._world, link, self._job, is_usable)
+            run(Link(theirs))
         theirs.close()
         ours.settimeout(LINK_SECONDS)
-        self._parked[file, ""] = _Parked(pid, Link(ours), file)
+        return pid, Link(ours)
 
     def _begin(self, parent: int) -> None:
         """Begin a fork of this process that is no answer to a request."""

@@ -23,7 +23,7 @@ from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant, without_lacking_names
 from fx_lsp.tracer.program.installed import OF_KEY
 from fx_lsp.tracer.program.partial_imports import PartialImports
-from fx_lsp.tracer.program.paths import is_installed
+from fx_lsp.tracer.program.paths import find_spec, is_installed
 from fx_lsp.tracer.program.processes.environment import is_set_for
 from fx_lsp.training.function import with_step
 
@@ -228,7 +228,7 @@ class _Overlays(importlib.abc.MetaPathFinder):
         self._texts = texts
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        spec = find_spec(fullname, path, self._texts)
         if spec is None or spec.origin is None:
             return None
         text = self._texts.get(os.path.realpath(spec.origin), self._texts.get(spec.origin))

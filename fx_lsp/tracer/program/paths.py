@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import spec_from_file_location
 
 
 def is_installed(file: str) -> bool:
@@ -62,3 +64,14 @@ STANDARD_LIBRARY = tuple(
 """The folders of the standard library, with a separator at the end. That of installed packages may be in them."""
 OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "")
 """The folder of fx-lsp, with a separator at the end."""
+
+
+def find_spec(name: str, path: Sequence[str] | None, texts: Mapping[str, str]) -> ModuleSpec | None:
+    """Return the spec of a module in a file on disk, or in one that has only an unsaved text; None for any other."""
+    spec = PathFinder.find_spec(name, path)
+    for folder in (sys.path if path is None else path) if spec is None else ():
+        stem = os.path.join(folder or os.getcwd(), name.rpartition(".")[2])
+        files = (file for file in (os.path.join(stem, "__init__.py"), f"{stem}.py") if file in texts)
+        if (file := next(files, None)) is not None:
+            return spec_from_file_location(name, file)
+    return spec

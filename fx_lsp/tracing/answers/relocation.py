@@ -133,7 +133,7 @@ def _values(trace: Trace | TargetVariant, file: str, mapping: Mapping[int, int])
 def _named(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[NamedSizes, ...]:
     moved = ((sizes, sizes.span and relocate_span(sizes.span, file, mapping)) for sizes in trace.named)
     return tuple(
-        sizes if span is sizes.span else replace(sizes, span=span)
+        replace(sizes, span=span, fixed=tuple(by and relocate_span(by, file, mapping) for by in sizes.fixed))
         for sizes, span in moved
         if span is not None or sizes.span is None
     )

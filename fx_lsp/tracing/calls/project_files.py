@@ -6,11 +6,12 @@ import ast
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from fx_lsp import files
 from fx_lsp.model import Failure
@@ -51,24 +52,52 @@ class ProjectFile:
         return self.graph.index.tree
 
 
+class _Listing(NamedTuple):
+    """Hold the names of Python files, subdirectories, configuration files, and documents in a directory."""
+
+    python: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+
+
+FilesOfKind = Literal["python", "settings", "documents"]
+
+
 def source_files(roots: Sequence[str], file: str) -> list[str]:
     """Return the other Python files of a project, those nearest to `file` first."""
-    return _files_below(roots, file)
+    return _files_below(roots, file, "python")
 
 
 def test_files(roots: Sequence[str], file: str) -> list[str]:
     """Return the tests that may be of a file, by their names and folders."""
-    return [path for path in _candidates(file, tuple(roots)) if path != file]
+    tests: list[str] = []
+    left = MAX_NAMES
+    for directory in _directories(file, tuple(roots)):
+        names = _listing(directory).python[:left]
+        left -= len(names)
+        tests += [path for name in names if _TEST.match(name) and (path := f"{directory}{os.sep}{name}") != file]
+    return tests
 
 
 def configuration_files(roots: Sequence[str], file: str) -> list[str]:
     """Return the configuration files of a project, those nearest to `file` first."""
-    return _files_below(roots, file, _settings_names)
+    return _files_below(roots, file, "settings")
 
 
 def document_files(roots: Sequence[str], file: str) -> list[str]:
     """Return the documents of a project that may have code, those nearest to `file` first."""
-    return _files_below(roots, file, _document_names)
+    return _files_below(roots, file, "documents")
+
+
+def files_below(root: str, kind: FilesOfKind = "python") -> Iterator[str]:
+    """Yield the files of a kind below a directory, without those in environments, in hidden folders and of builds."""
+    waiting = [root]
+    while waiting:
+        directory = waiting.pop(0)
+        listing = _listing(directory)
+        yield from (f"{directory}{os.sep}{name}" for name in getattr(listing, kind))
+        waiting += [f"{directory}{os.sep}{name}" for name in listing.inner]
 
 
 def read_file(path: str, overlays: Mapping[str, str]) -> ProjectFile | None:
@@ -77,31 +106,17 @@ def read_file(path: str, overlays: Mapping[str, str]) -> ProjectFile | None:
     return parsed_file(path, text) if text is not None else None
 
 
-def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
-    tests: list[str] = []
-    left = MAX_NAMES
-    for directory in _directories(file, roots):
-        names = _names(directory)[:left]
-        left -= len(names)
-        tests += [f"{directory}{os.sep}{name}" for name in names if _TEST.match(name)]
-    return tests
-
-
-def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterable[str]] | None = None) -> list[str]:
-    """Return the files below the roots, those nearest to `file` first, up to the limit; only those of `names`.
+def _files_below(roots: Sequence[str], file: str, kind: FilesOfKind) -> list[str]:
+    """Return the files of a kind below the roots, those nearest to `file` first, up to the limit.
 
     Of a root around the repository of `file`, they are those of the repository.
     """
-    names = names or _names
-    below: dict[str, None] = {}
     repository = repository_of(file) or ""
-    for root in roots:
-        waiting = [repository if repository.startswith(root + os.sep) else root]
-        while waiting and len(below) < MAX_FILES:
-            directory = waiting.pop(0)
-            below.update(dict.fromkeys(f"{directory}{os.sep}{name}" for name in names(directory)))
-            waiting += [f"{directory}{os.sep}{name}" for name in _inner(directory)]
-    below.pop(file, None)
+    starts = (repository if repository.startswith(root + os.sep) else root for root in roots)
+    paths = (path for start in starts for path in files_below(start, kind) if path != file)
+    below: dict[str, None] = {}
+    while len(below) < MAX_FILES and (path := next(paths, None)) is not None:
+        below[path] = None
     here = Path(file).parent.parts
 
     def distance(path: str) -> int:
@@ -109,7 +124,7 @@ def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterabl
         shared = len([*takewhile(lambda pair: pair[0] == pair[1], zip(here, parts, strict=False))])
         return len(here) + len(parts) - 2 * shared
 
-    return sorted(list(below)[:MAX_FILES], key=distance)
+    return sorted(below, key=distance)
 
 
 def _directories(file: str, roots: tuple[str, ...]) -> list[str]:
@@ -124,51 +139,22 @@ def _directories(file: str, roots: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(str(folder) for folder in folders))
 
 
-def _names(directory: str) -> tuple[str, ...]:
+def _listing(directory: str) -> _Listing:
     try:
-        return _listed(directory, Path(directory).stat().st_mtime_ns)[0]
+        return _listed(directory, Path(directory).stat().st_mtime_ns)
     except OSError:
-        return ()
-
-
-def _inner(directory: str) -> tuple[str, ...]:
-    """Return the subdirectories that may hold sources."""
-    try:
-        return _listed(directory, Path(directory).stat().st_mtime_ns)[1]
-    except OSError:
-        return ()
-
-
-def _settings_names(directory: str) -> tuple[str, ...]:
-    """Return the names of configuration files in a directory."""
-    try:
-        return _listed(directory, Path(directory).stat().st_mtime_ns)[2]
-    except OSError:
-        return ()
-
-
-def _document_names(directory: str) -> tuple[str, ...]:
-    """Return the names of documents with code in a directory."""
-    try:
-        return _listed(directory, Path(directory).stat().st_mtime_ns)[3]
-    except OSError:
-        return ()
-
-
-_Listed = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+        return _Listing()
 
 
 @lru_cache(maxsize=512)
-def _listed(directory: str, mtime_ns: int) -> _Listed:
-    """Return the names of Python files, subdirectories, configuration files, and documents in a directory."""
+def _listed(directory: str, mtime_ns: int) -> _Listing:
     with os.scandir(directory) as entries:
         listed = [entry for _, entry in zip(range(2 * MAX_NAMES), entries, strict=False)]
-        names = [entry.name for entry in listed if entry.is_file()]
-        python = sorted(name for name in names if name.endswith(".py"))
+        names = sorted(entry.name for entry in listed if entry.is_file())
         inner = sorted(entry.name for entry in listed if _holds_sources(entry))
-        settings = sorted(name for name in names if name.endswith(CONFIGURATIONS))
-        documents = sorted(name for name in names if name.endswith(DOCUMENTS))
-    return tuple(python), tuple(inner), tuple(settings), tuple(documents)
+        kinds = (tuple(name for name in names if name.endswith(ends)) for ends in (".py", CONFIGURATIONS, DOCUMENTS))
+        python, settings, documents = kinds
+    return _Listing(python, tuple(inner), settings, documents)
 
 
 def _holds_sources(entry: os.DirEntry[str]) -> bool:

@@ -3,6 +3,8 @@
     passes = ["compiler/passes.py::fuse_bias"]
     [tool.fx-lsp.severity]
     graph-break = "error"
+    [tool.fx-lsp.budgets]
+    "model.py::Block" = { max-graph-breaks = 0 }
     [tool.fx-lsp.inputs]
     "model.py::Block" = "init(dim=64), x=f32[8, 64]"
 Targets and passes have paths relative to the pyproject.toml; the value of an input has the syntax of a `# fx:` comment.
@@ -22,7 +24,7 @@ from pathlib import Path, PurePath
 from typing import Any, cast, get_args
 
 from fx_lsp import files
-from fx_lsp.model import FailureKind, FindingCode, RuleSeverity, WrittenInputs
+from fx_lsp.model import Budgeted, FailureKind, FindingCode, RuleSeverity, WrittenInputs
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import module_name, split_lines
 
@@ -35,21 +37,24 @@ log = logging.getLogger(__name__)
 
 PYPROJECT = "pyproject.toml"
 _REPOSITORY = ".git"
+BUDGETS = tuple(f"max-{cost}" for cost in get_args(Budgeted))
+"""The settings of a budget."""
 _ROOT_MARKERS = (PYPROJECT, "setup.py", "setup.cfg", _REPOSITORY)
 
 
 @dataclass(frozen=True)
 class Project:
     """Hold a project's settings for one file: inputs by the target's name, and the ids of the passes to show on
-    everything; `trouble` is an error in the settings, or "". `severities` are those of codes, and `wrong_severities`
-    sentences on entries that set none.
+    everything; `trouble` is an error in the settings, or "". `severities` are those of codes, and `budgets` the largest
+    costs of a target by its name; `wrong` are sentences on entries of both that set none.
     """
 
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     passes: tuple[str, ...] = ()
     trouble: str = ""
     severities: Mapping[str, RuleSeverity] = field(default_factory=dict[str, RuleSeverity])
-    wrong_severities: tuple[str, ...] = ()
+    budgets: Mapping[str, Mapping[Budgeted, int]] = field(default_factory=dict[str, "Mapping[Budgeted, int]"])
+    wrong: tuple[str, ...] = ()
 
     def given(self, name: str) -> tuple[WrittenInputs, ...]:
         """Return the written inputs of the target `name` of the file."""
@@ -111,7 +116,10 @@ def read_project(file: str) -> Project:
             continue
         entries, shared = _read(str(path), status.st_mtime_ns, status.st_size)
         own = PurePath(file).relative_to(directory).as_posix()
-        return replace(shared, inputs={name: text for where, name, text in entries if where == own})
+        budgets = {
+            name: most for target, most in shared.budgets.items() for where, name in [_split(target)] if where == own
+        }
+        return replace(shared, inputs={name: text for where, name, text in entries if where == own}, budgets=budgets)
     return Project()
 
 
@@ -135,7 +143,7 @@ def _marked(directory: Path, markers: tuple[str, ...] = _ROOT_MARKERS) -> str | 
 _Read = tuple[tuple[tuple[str, str, str], ...], Project]
 SEVERITY = "severity"
 RATED_CODES = frozenset({*get_args(FindingCode), *get_args(FailureKind), "dimension", "graph"}) - {
-    "comment", "interpreter", "no-torch", "nothing", "syntax"
+    "budget", "comment", "interpreter", "no-torch", "nothing", "syntax"
 }  # fmt: skip
 """The codes whose severity a project may set; a file that cannot be checked is always an error."""
 
@@ -159,13 +167,38 @@ def _read(path: str, mtime_ns: int, size: int) -> _Read:
         return _unreadable(f'{path} is not read: passes of [tool.fx-lsp] is not a list like ["passes.py::fuse"]')
     entries: list[tuple[str, str, str]] = []
     for key, value in inputs.items():
-        where, _, name = key.partition("::")
         # A value that is not text is not a valid input either: the tracer reports it at the target's name.
         text = value if isinstance(value, str) else repr(value)
-        entries.append((os.path.normpath(where).replace(os.sep, "/"), name, text))
+        entries.append((*_split(key), text))
     passes = tuple(os.path.normpath(Path(path).parent / item) for item in items)
     severities, wrong = _severities(table.get(SEVERITY, {}), path, split_lines(text))
-    return tuple(entries), Project({}, passes, next(iter(wrong), ""), severities, wrong)
+    budgets, others = _budgets(table.get("budgets", {}), path)
+    wrong += others
+    return tuple(entries), Project({}, passes, next(iter(wrong), ""), severities, budgets, wrong)
+
+
+def _split(target: str) -> tuple[str, str]:
+    """Return the path and the name of a target in a table."""
+    where, _, name = target.partition("::")
+    return os.path.normpath(where).replace(os.sep, "/"), name
+
+
+def _budgets(table: Any, path: str) -> tuple[dict[str, Mapping[Budgeted, int]], tuple[str, ...]]:
+    """Return the budgets of targets in a table, and a sentence for each entry that sets none."""
+    if not isinstance(table, dict):
+        return {}, (f"{path}: [tool.fx-lsp.budgets] is not a table",)
+    budgets: dict[str, Mapping[Budgeted, int]] = {}
+    wrong: list[str] = []
+    for target, most in cast("dict[str, Any]", table).items():
+        entries = cast("dict[str, Any]", most) if isinstance(most, dict) else {"": most}
+        costs: dict[Any, int] = {key.removeprefix("max-"): value for key, value in entries.items()}
+        names = [key for key in entries if key not in BUDGETS]
+        if "::" not in target or names or any(type(value) is not int or value < 0 for value in costs.values()):
+            settings = ", ".join(BUDGETS)
+            wrong.append(f"{path}: the budget of `{target}` is not a table of numbers from 0 for {settings}")
+        else:
+            budgets[target] = costs
+    return budgets, tuple(wrong)
 
 
 def _severities(table: Any, path: str, lines: Sequence[str]) -> tuple[dict[str, RuleSeverity], tuple[str, ...]]:

@@ -231,3 +231,25 @@ def test_code_without_names_has_none(trace: TraceFixture) -> None:
             return x.relu()
     """)
     assert traced.trace.named == ()
+
+
+def test_an_operation_with_another_tensor_fixes_a_size(trace: TraceFixture) -> None:
+    traced = trace("""
+        import torch
+        from torch import nn
+
+        class f(nn.Module):
+            def __init__(self, dim=16):
+                super().__init__()
+                self.up = nn.Linear(dim, 32)
+
+            def forward(self, x, y):
+                B, T, C = x.shape
+                if T == 8:
+                    x = x + 1
+                return self.up(x) * y
+    """)
+    inputs = [n for n in traced.trace.named if n.kind == "input"]
+    assert [(n.name, n.names, [by and (by.line, by.col) for by in n.fixed]) for n in inputs] == snapshot(
+        [("x", ("B", "T", "C"), [None, None, (13, 15)]), ("y", ("B", "T", ""), [None, None, (13, 15)])]
+    )

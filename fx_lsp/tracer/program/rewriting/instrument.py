@@ -16,7 +16,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Protocol
 
 from fx_lsp.syntax import blocks_of
-from fx_lsp.tracer.program.paths import is_installed
+from fx_lsp.tracer.program.paths import find_spec, is_installed
 from fx_lsp.tracer.program.rewriting.edit import new_codes
 from fx_lsp.tracer.program.rewriting.script import rehearse_functions, with_short_loops
 from fx_lsp.training.function import step_statements
@@ -49,7 +49,7 @@ class Instrument:
 
     def __init__(self, roots: Sequence[str], texts: Mapping[str, str], watched: Collection[str]) -> None:
         self._roots = tuple(root + os.sep for root in roots)
-        self._texts, self._watched = texts, watched
+        self.texts, self._watched = texts, watched
         self.places: set[tuple[str, int]] = set()
         self._compiled: dict[str, str] = {}
         self._functions: dict[int, FunctionType] = {}
@@ -105,7 +105,7 @@ class Instrument:
 
     def text_of(self, file: str) -> str | None:
         """Return the unsaved text of a file, if there is one."""
-        return self._texts.get(os.path.realpath(file), self._texts.get(file))
+        return self.texts.get(os.path.realpath(file), self.texts.get(file))
 
     def restore(self) -> None:
         """Have the functions that exist in this process run as their files have them, and tell of nothing more."""
@@ -210,7 +210,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._instrument = instrument
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        spec = find_spec(fullname, path, self._instrument.texts)
         if spec is None or spec.origin is None or not self._instrument.concerns(spec.origin):
             return None
         spec.loader = _Loader(fullname, spec.origin, self._instrument)
