@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,9 +26,12 @@ def generate(subject: FileSpec, graphs: Graphs, naming: Naming, hints: Mapping[s
     assert forward is not None
     title = f"{subject.stem}_forward_kernel" if backward is not None else f"{subject.stem}_kernel"
     changed = _inputs_to_overwrite(subject, forward) if backward is None and choices.engine == "fx-lsp" else {}
-    first, second = build_program(ProgramSpec(forward, title, naming, hints, changed), choices), None
+    spec = ProgramSpec(forward, title, naming, hints, changed, graphs.generates)
+    first, second = build_program(spec, choices), None
     if backward is not None:
-        second = build_program(ProgramSpec(backward, f"{subject.stem}_backward_kernel", naming, hints), choices)
+        second = build_program(
+            replace(spec, graph=backward, title=f"{subject.stem}_backward_kernel", changed={}), choices
+        )
     return assemble_file(
         FileFunctions(subject, first, second, naming.name, graphs.view_results, graphs.saved, choices.engine)
     )

@@ -121,7 +121,8 @@ class Graphs:
     `joint` is the joint graph, or the graph for inference. The first `outputs` results of forward are those of the
     function. Backward takes the gradients of `tangents`, of all floats for None. `view_results` are the positions of
     results that are views. `call` is the call of the partitioner. `saved` are the values that forward saves for
-    backward. `steps` are the nodes of each step of a loop.
+    backward. `steps` are the nodes of each step of a loop. `generates` returns True for an operation that
+    Inductor computes in kernels.
     """
 
     choices: Choices
@@ -135,6 +136,7 @@ class Graphs:
     tangents: Sequence[int] | None = None
     view_results: Mapping[int, fx.Node] = field(default_factory=dict[int, fx.Node])
     watch: Watch | None = None
+    generates: Callable[[fx.Node], bool] = lambda node: False
 
     def of(self, rewrite: Rewrite) -> dict[str, fx.Graph]:
         """Return the graphs that a rewrite applies to, without missing ones."""

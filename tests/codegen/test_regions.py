@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import files
 import pytest
 import torch
 import torch.nn.functional as F
@@ -138,3 +139,68 @@ def test_parts_of_a_sum_need_not_be_views():
     file = generated(captured(norm, [x], choices), choices=choices)
     assert regions(file)
     torch.testing.assert_close(loaded(file).f(x), norm(x))
+
+
+CALLS = """\
+import torch
+import torch.nn.functional as F
+
+
+# fx: x=f32[64, 64, 112, 112]
+def pooled(x):
+    return F.avg_pool2d(F.relu(x), 3, 2, 1) * 2
+
+
+# fx: x=f32[4, 64, 12, 12]
+def small(x):
+    return F.avg_pool2d(x, 3, 2, 1) * 2
+
+
+# fx: x=f32[4096, 4096]
+@torch.no_grad()
+def running(x):
+    return torch.cummax(x, 1).values + torch.logcumsumexp(x, 1)
+
+
+# fx: x=f32[4096, 4096]
+@torch.no_grad()
+def best(x):
+    return torch.topk(x, 8, 1).values * 2
+"""
+
+
+def test_inductor_compiles_calls_that_it_has_kernels_for_with_the_kernels_beside_them(tmp_path):
+    """Inductor calls topk itself. For small tensors, the host would take longer for a region than the GPU."""
+    texts = files.generated(tmp_path / "calls.py", CALLS, ["pooled", "small", "running", "best"], inductor="auto")
+    bodies = {
+        name: [re.findall(r"torch\.ops\.\w+\.(\w+)", part) for part in text.split("\n@compiled\n")[1:]]
+        for name, text in texts.items()
+    }
+    assert bodies == {
+        "pooled": [
+            ["relu", "avg_pool2d", "mul"],
+            ["mul", "avg_pool2d_backward", "le", "alias", "alias", "scalar_tensor", "where"],
+        ],
+        "small": [],
+        "running": [["cummax", "logcumsumexp", "add"]],
+        "best": [],
+    }
+    assert "# Inductor compiles it: aten.avg_pool2d: fx-lsp has no kernel for it" in texts["pooled"]
+    assert not any("@triton.jit" in texts[name] for name in ("pooled", "running"))
+    assert all("@triton.jit" in texts[name] for name in ("small", "best"))
+
+
+def windows(x, w):
+    """The indices of the largest elements are a result of the same call."""
+    largest, places = F.max_pool2d(x[None] * 2, 3, 1, return_indices=True)
+    return largest.amax((1, 2)) * w[0, 0], places + 1
+
+
+@pytest.mark.parametrize("chosen", ["all", "each"])
+def test_a_call_with_several_results_is_a_region(chosen):
+    file, choices = captured(windows, inputs(), Choices(inductor=chosen)), Choices(inductor=chosen)
+    file.graphs.generates = lambda node: "max_pool2d" in str(node.target)
+    compiled = generated(file, choices=choices)
+    assert "torch.ops.aten.max_pool2d" not in compiled.text.split("@as_operator")[1].split("return")[0]
+    ours, theirs = inputs(), inputs()
+    torch.testing.assert_close(loaded(compiled).f(*ours), windows(*theirs))

@@ -12,25 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
 from fx_lsp.codegen.ir.text import LINE_WIDTH
 
 _OPEN, _CLOSE = "([{", ")]}"
-_PRIORITIES: tuple[frozenset[str], ...] = (
-    frozenset({"if", "else"}),
-    frozenset({"or"}),
-    frozenset({"and"}),
-    frozenset({"in", "is", "<", ">", "<=", ">=", "==", "!="}),
-    frozenset({"|"}),
-    frozenset({"^"}),
-    frozenset({"&"}),
-    frozenset({"<<", ">>"}),
-    frozenset({"+", "-"}),
-    frozenset({"*", "/", "//", "%", "@"}),
-)
+_OPERATORS = ("if else", "or", "and", "in is < > <= >= == !=", "|", "^", "&", "<< >>", "+ -", "* / // % @")
 """The operators that a line may be broken before, lowest precedence first."""
 
 
@@ -154,8 +143,17 @@ def break_lines(text: str, indent: int) -> list[str]:
     pad = " " * indent
     if indent + len(text) <= LINE_WIDTH:
         return [pad + text]
-    first, *others = min(_layouts(text, indent), key=lambda lines: _cost(lines, indent, 0))
-    lines = [pad + first, *others]
+    head, value, tail = _parts(text)
+    value = f"({value})" if head and len(_pieces(value)) > 1 else value
+    lines = [head]
+    if head.endswith(" = ") and "," in head and indent + len(head) + (value.find("(") + 1 or len(value)) > LINE_WIDTH:
+        targets = head[:-3].removeprefix("(").removesuffix(")")
+        lines = list(_filled(f"({targets})", indent, indent, len(f" = {value}{tail}")))
+        lines[-1] += " = "
+    first, *others = _filled(value, len(lines[-1]) + (indent if len(lines) == 1 else 0), indent, len(tail))
+    lines = [*lines[:-1], lines[-1] + first, *others]
+    lines = [pad + lines[0], *lines[1:]]
+    lines[-1] += tail
     return lines if _same(text, lines) else [pad + text]
 
 
@@ -203,52 +201,6 @@ def _tokens(text: str) -> tuple[_Token, ...]:
     return tuple(tokens)
 
 
-_Lines: TypeAlias = "tuple[str, ...]"
-"""The lines of an expression. The first begins where the expression begins, and has no indentation."""
-
-
-def _cost(lines: _Lines, first: int, last: int) -> tuple[int, int]:
-    """Return how many characters of lines do not fit, and the number of lines. Lines with a large indentation count
-    twice.
-
-    The first line begins at the column `first`, and `last` characters follow the last line.
-    """
-    lengths = [len(line) for line in lines]
-    lengths[0] += first
-    lengths[-1] += last
-    deep = sum(len(line) - len(line.lstrip()) > LINE_WIDTH // 2 for line in lines[1:])
-    return sum(max(0, length - LINE_WIDTH) for length in lengths), len(lines) + deep
-
-
-def _layouts(text: str, indent: int) -> Iterator[_Lines]:
-    """Yield the ways to break a statement, best first among those with the same number of lines."""
-    yield (text,)
-    head, value, tail = _parts(text)
-    tokens = _tokens(value)
-    has_elements = any(t.depth == 0 and t.text == "," for t in tokens)
-    has_parts = has_elements or bool(_operators(tokens))
-    if has_parts:
-        yield from _opened(f"{head}({value}){tail}", len(head), indent, indent, 0)
-    if head.endswith(" = ") and "," in head and indent + len(head) + (value.find("(") + 1 or len(value)) > LINE_WIDTH:
-        targets = head[:-3].removeprefix("(").removesuffix(")")
-        yield from _opened(f"({targets}) = {value}{tail}", 0, indent, indent, 0)
-    openings = [] if has_elements else _openings(text)
-    chosen = openings[:1] if text.startswith(_DEFINITIONS) else _last(openings, has_parts)
-    for opening in chosen:
-        yield from _opened(text, opening, indent, indent, 0)
-    if not has_parts and len(_links(tokens)) > 1:
-        yield from _opened(f"{head}({value}){tail}", len(head), indent, indent, 0)
-
-
-def _last(openings: Sequence[int], has_parts: bool) -> list[int]:
-    """Return the brackets to try, last first: only one if the text can be broken into parts as well."""
-    return list(reversed(openings[-1:] if has_parts else openings[-MAX_TRIED:]))
-
-
-MAX_TRIED = 3
-"""The largest number of brackets of a text that are tried, because the time is a multiple of it at every depth."""
-
-
 _DEFINITIONS = ("def ", "class ", "async def ")
 
 
@@ -265,87 +217,104 @@ def _parts(text: str) -> tuple[str, str, str]:
         start = assigned[-1].end + 1
     elif word in ("return", "assert", "yield", "raise", "del"):
         start = tokens[0].end + 1
-    return (text[:start], text[start:end], text[end:]) if start else (text, "", "")
+    return text[:start], text[start:end], text[end:]
 
 
-def _openings(text: str) -> list[int]:
-    """Return the positions of the brackets of a text that are in no other bracket and not empty."""
-    tokens = _tokens(text)
-    pairs = [(t, _closing(tokens, n)) for n, t in enumerate(tokens) if t.depth == 0 and t.text in _OPEN]
-    return [a.start for a, b in pairs if b is not None and text[a.end : b.start].strip()]
-
-
-def _opened(text: str, opening: int, first: int, indent: int, last: int) -> Iterator[_Lines]:
-    """Yield the ways to break a text in one pair of brackets.
-
-    It begins at the column `first` of a line with the indentation `indent`, and `last` characters follow it.
+@lru_cache(maxsize=4096)
+def _filled(text: str, column: int, indent: int, last: int) -> tuple[str, ...]:
+    """Return an expression on lines that are filled. The first begins at `column`, and has no indentation; the others
+    begin at `indent`, and `last` characters follow the last.
     """
-    tokens = _tokens(text)
-    number = next(n for n, t in enumerate(tokens) if t.start == opening)
-    closing = _closing(tokens, number)
-    assert closing is not None
-    head, body, tail = text[: opening + 1], text[opening + 1 : closing.start], text[closing.start :]
-    inner = indent + 4
-    for rest in _tails(tail, indent, indent, last):
-        yield (head, *_padded(_filled(body, inner, inner, 0), inner), *_padded(rest, indent))
-    column = first + len(head)
-    if tail.startswith(")(") or (column == inner and text.endswith(":")):  # the block would begin at the same column
-        return
-    for reserve in sorted({1, len(tail) + last}):
-        lines = _filled(body, column, column, reserve)
-        end = len(lines[-1]) + (column if len(lines) == 1 else 0)
-        for rest in _tails(tail, end, indent, last):
-            joined = (*lines[:-1], lines[-1] + rest[0], *rest[1:])
-            yield (head + joined[0], *joined[1:])
-
-
-def _padded(lines: _Lines, indent: int) -> _Lines:
-    return (" " * indent + lines[0], *lines[1:])
-
-
-def _tails(tail: str, first: int, indent: int, last: int) -> Iterator[_Lines]:
-    """Yield the ways to write the text from a closing bracket on."""
-    yield (tail,)
-    if first + len(tail) + last > LINE_WIDTH:
-        for opening in _openings(tail[1:])[-1:]:
-            for lines in _opened(tail[1:], opening, first + 1, indent, last):
-                yield (tail[0] + lines[0], *lines[1:])
-
-
-@lru_cache(maxsize=1024)
-def _filled(text: str, first: int, indent: int, last: int) -> _Lines:
-    """Return the text between brackets on as few lines as it needs. Lines after the first begin at `indent`."""
-    if first + len(text) + last <= LINE_WIDTH:
+    pieces = _pieces(text)
+    if column + len(text) + last <= LINE_WIDTH:
         return (text,)
-    layouts: list[_Lines] = []
-    cuts, has_elements = _cuts(text)
-    if cuts:
-        parts = [text[a:b] for a, b in pairwise([0, *cuts, len(text)])]
-        layouts.append(_joined_parts([p for p in parts if p.strip()], first, indent, last))
-    if text.startswith('"') and len(_tokens(text)) == 1:
-        layouts.append(_split_string(text, first, indent, last))
-    if not has_elements:
-        for opening in _last(_openings(text), bool(cuts)):
-            layouts += _opened(text, opening, first, indent, last)
-    return min([*layouts, (text,)], key=lambda lines: _cost(lines, first, last))
+    if len(pieces) == 1:
+        return min(_opened(text, column, indent, last), key=lambda lines: _cost(lines, column, last))
+    lines, is_broken = [""], False
+    for number, piece in enumerate(pieces):
+        reserve = last if number == len(pieces) - 1 else 0
+        end = column + len(lines[-1])
+        if lines[-1] and (is_broken or end + len(piece.rstrip()) + reserve > LINE_WIDTH):
+            lines[-1] = lines[-1].rstrip()
+            lines.append(" " * indent)
+            column, piece, end = 0, piece.lstrip(), indent
+        first, *others = _filled(piece.rstrip(), end, indent, reserve)
+        is_broken = bool(others)
+        lines[-1] += first + ("" if is_broken else piece[len(piece.rstrip()) :])
+        lines += others
+        column = 0 if len(lines) > 1 else column
+    return tuple(lines)
 
 
-def _cuts(text: str) -> tuple[list[int], bool]:
-    """Return where to break the text between brackets, and whether it has several elements."""
+def _cost(lines: Sequence[str], first: int, last: int) -> tuple[int, int]:
+    """Return how many characters of lines do not fit, if the first begins at a column, and the number of lines. A large
+    indentation counts as a line.
+    """
+    lengths = [len(line) for line in lines]
+    lengths[0] += first
+    lengths[-1] += last
+    deep = sum(len(line) - len(line.lstrip()) > LINE_WIDTH // 2 for line in lines[1:])
+    return sum(max(0, length - LINE_WIDTH) for length in lengths), len(lines) + deep
+
+
+def _opened(text: str, column: int, indent: int, last: int) -> Iterator[tuple[str, ...]]:
+    """Yield an expression with line breaks in one pair of brackets, the first of a definition, or in a string."""
+    yield (text,)
     tokens = _tokens(text)
-    outside = [t for t in tokens if t.depth == 0]
+    if _is_string(text):
+        yield _split_string(text, column, indent, last)
+    pairs = [(t, _closing(tokens, n)) for n, t in enumerate(tokens) if t.depth == 0 and t.text in _OPEN]
+    filled = [(t.end, end.start) for t, end in pairs if end is not None and text[t.end : end.start].strip()]
+    for start, end in filled[:1] if text.startswith(_DEFINITIONS) else filled[:-3:-1]:
+        head, body, tail = text[:start], text[start:end], text[end:]
+        inside, inner = column + start, indent + 4
+        lines = _filled(body, inner, inner, 0)
+        yield (head, " " * inner + lines[0], *lines[1:], " " * indent + tail)
+        if not (tail.startswith(")(") or (inside == inner and text.endswith(":"))):
+            first, *others = _filled(body, inside, inside, len(tail) + last)
+            lines = (head + first, *others)
+            yield (*lines[:-1], lines[-1] + tail)
+
+
+def _pieces(text: str) -> list[str]:
+    """Return the parts of an expression that may be on lines of their own: elements, operands or links of a chain."""
+    tokens = _tokens(text)
+    outside = _outside(tokens)
     if any(t.text == "for" for t in outside):
-        return [t.start for t in outside if t.text in ("for", "if") and t.start], True
-    commas = [t.end for t in outside if t.text == "," and t.end < len(text)]
-    if commas:
-        return commas, True
+        cuts = [t.start for t in outside if t.text in ("for", "if") and t.start]
+    else:
+        cuts = [t.end for t in outside if t.text == "," and t.end < len(text)] or _operands(tokens)
+    return [text[a:b] for a, b in pairwise([0, *cuts, len(text)]) if text[a:b].strip()]
+
+
+def _outside(tokens: Sequence[_Token]) -> list[_Token]:
+    """Return the tokens that are in no bracket, and not among the parameters of a lambda."""
+    outside, is_lambda = list[_Token](), False
+    for token in (t for t in tokens if t.depth == 0):
+        is_lambda = (is_lambda or token.text == "lambda") and token.text != ":"
+        outside += [] if is_lambda else [token]
+    return outside
+
+
+def _operands(tokens: Sequence[_Token]) -> list[int]:
+    """Return where to break an expression before its operators of lowest precedence, or before the links of a chain."""
+    if any(t.text == "lambda" for t in tokens):
+        return []
     is_named = len(tokens) > 2 and tokens[1].text == "=" and tokens[0].text.isidentifier()
-    rest = tokens[2:] if is_named else tokens
-    links = _links(rest)
-    return [t.start for t in _operators(rest) or (links if len(links) > 1 else [])], False
+    pairs = [(b, t) for b, t in pairwise(tokens[2:] if is_named else tokens) if t.depth == 0]
+    links = [t.start for b, t in pairs if t.text == "." and b.text in _CLOSE]
+    for operators in map(str.split, _OPERATORS):
+        places = [t.start for b, t in pairs if t.text in operators and not _is_sign(b)]
+        if places:
+            return places
+    return links if len(links) > 1 else []
 
 
-def _split_string(text: str, first: int, indent: int, last: int) -> _Lines:
+def _is_string(text: str) -> bool:
+    return text.startswith('"') and len(_tokens(text)) == 1
+
+
+def _split_string(text: str, first: int, indent: int, last: int) -> tuple[str, ...]:
     """Return a string as several strings, each on a line of its own."""
     lines, width = [""], LINE_WIDTH - first
     for word in re.findall(r"[^ ]* *", text[1:-1]):
@@ -354,43 +323,6 @@ def _split_string(text: str, first: int, indent: int, last: int) -> _Lines:
             width = LINE_WIDTH - indent
         lines[-1] += word
     return tuple(f'{" " * indent if number else ""}"{line}"' for number, line in enumerate(lines))
-
-
-def _joined_parts(parts: Sequence[str], first: int, indent: int, last: int) -> _Lines:
-    """Return parts on lines that are filled. The next part after a broken one begins a line."""
-    lines, column, is_broken = [""], first, False
-    for number, part in enumerate(parts):
-        reserve = last if number == len(parts) - 1 else 0
-        if lines[-1] and (is_broken or column + len(part.rstrip()) + reserve > LINE_WIDTH):
-            lines[-1] = lines[-1].rstrip()
-            lines.append("")
-            column = indent
-        is_first = not lines[-1]
-        text = part.lstrip() if is_first else part
-        broken = _filled(text.rstrip(), column, indent, reserve)
-        is_broken = len(broken) > 1
-        pad = " " * indent if is_first and len(lines) > 1 else ""
-        lines[-1] += pad + broken[0] + (text[len(text.rstrip()) :] if not is_broken else "")
-        lines += broken[1:]
-        column = len(lines[-1]) + (first if len(lines) == 1 else 0)
-    return tuple(lines)
-
-
-def _links(tokens: Sequence[_Token]) -> list[_Token]:
-    """Return the dots that follow a call in a chain of calls."""
-    return [t for b, t in pairwise(tokens) if t.text == "." and t.depth == 0 and b.text in _CLOSE]
-
-
-def _operators(tokens: Sequence[_Token]) -> list[_Token]:
-    """Return the operators of lowest precedence outside all brackets."""
-    outside = [(b, t) for b, t in zip([None, *tokens], tokens, strict=False) if t.depth == 0]
-    if any(t.text == "lambda" for _, t in outside):
-        return []
-    for priority in _PRIORITIES:
-        positions = [t for b, t in outside if t.text in priority and b is not None and not _is_sign(b)]
-        if positions:
-            return positions
-    return []
 
 
 def _is_sign(before: _Token) -> bool:

@@ -242,10 +242,11 @@ def checked(*tensors):
 
 def has_shape(tensor, shape, sizes):
     """Returns True if a tensor has a shape. A name is any size, but the same one."""
-    return len(shape) == tensor.dim() and all(
-        size is None or actual == (sizes.setdefault(size, actual) if isinstance(size, str) else size)
-        for size, actual in zip(shape, tensor.shape)
-    )
+    for size, actual in zip(shape, tensor.shape):
+        wanted = sizes.setdefault(size, actual) if isinstance(size, str) else size
+        if wanted not in (None, actual):
+            return False
+    return len(shape) == tensor.dim()
 '''
 
 _HAS_STRIDES = '''

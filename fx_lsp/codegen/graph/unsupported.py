@@ -41,6 +41,11 @@ class Unsupported:
         return "" if self.chosen else f"falls back to PyTorch: {self.reason}"
 
     @property
+    def region_reason(self) -> str:
+        """Return why Inductor compiles the operation."""
+        return f"{operation_name(self.node)}: {self.reason}"
+
+    @property
     def sentence(self) -> str:
         """Return a sentence with the name of the operation."""
         begin = "is computed by PyTorch" if self.chosen else "falls back to PyTorch"

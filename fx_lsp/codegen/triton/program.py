@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,7 +48,14 @@ from fx_lsp.codegen.triton.flash_attention import (
 )
 from fx_lsp.codegen.triton.fusion_kernel import write_fusion_kernel
 from fx_lsp.codegen.triton.loop import write_loop_kernel
-from fx_lsp.codegen.triton.regions import Step, compile_regions, reason_for_inductor
+from fx_lsp.codegen.triton.regions import (
+    RegionCandidate,
+    Step,
+    compile_regions,
+    is_worth_compiling,
+    reason_for_inductor,
+    with_neighbours,
+)
 from fx_lsp.codegen.triton.sharing import share_kernels
 
 
@@ -76,7 +83,8 @@ class Program:
 class ProgramSpec:
     """A graph to compile: `title` is the prefix of its kernel names, and `hints` are values of its symbolic sizes.
 
-    `changed` maps results to the inputs that take their values.
+    `changed` maps results to the inputs that take their values. `generates` returns True for an operation that Inductor
+    computes in kernels.
     """
 
     graph: fx.Graph
@@ -84,6 +92,7 @@ class ProgramSpec:
     naming: Naming
     hints: Mapping[str, int]
     changed: Mapping[fx.Node, fx.Node] = field(default_factory=dict[fx.Node, fx.Node])
+    generates: Callable[[fx.Node], bool] = lambda node: False
 
 
 @dataclass
@@ -137,20 +146,33 @@ def build_program(spec: ProgramSpec, choices: Choices) -> Program:
         steps = [s for s in program.steps if isinstance(s, fx.Node)]
         calls = (unsupported_reason(s, choices, limits.called.get(s)) for s in steps)
         program = replace(program, calls=tuple(c for c in calls if c is not None))
-        return program if choices.inductor == NO_KERNELS else _with_regions(program, choices)
+        return program if choices.inductor == NO_KERNELS else _with_regions(program, spec, choices)
 
 
-def _with_regions(program: Program, choices: Choices) -> Program:
-    """Return a program in which Inductor replaces the chosen kernels."""
-    names = choices.inductor.split(",")
+def _with_regions(program: Program, spec: ProgramSpec, choices: Choices) -> Program:
+    """Return a program in which Inductor replaces the chosen kernels, and calls that it has kernels for."""
+    calls = {call.node: call for call in program.calls if not call.chosen}
+    names, is_automatic = choices.inductor.split(","), choices.inductor == AUTO
+    is_chosen = choices.inductor in (ALL_KERNELS, EACH_KERNEL)
 
-    def reason(launch: KernelLaunch) -> str | None:
-        if choices.inductor == AUTO:
-            return reason_for_inductor(launch.kernel)
-        return "" if choices.inductor in (ALL_KERNELS, EACH_KERNEL) or launch.kernel.name in names else None
+    def candidate(step: Step) -> RegionCandidate | None:
+        """Return the candidate of a step, None if it stays."""
+        if isinstance(step, fx.Node):
+            is_slow = step in calls and (is_chosen or (is_automatic and is_worth_compiling(step, spec.hints)))
+            if not is_slow or not spec.generates(step):
+                return None
+            return RegionCandidate(f"{spec.title}_{spec.naming.name(step)}", calls[step].region_reason)
+        assert isinstance(step, KernelLaunch)
+        reason = reason_for_inductor(step.kernel) if is_automatic else None
+        reason = "" if is_chosen or step.kernel.name in names else reason
+        return None if reason is None else RegionCandidate(step.kernel.name, reason)
 
+    candidates = {place: each for place, step in enumerate(program.steps) if (each := candidate(step)) is not None}
+    if is_automatic:
+        candidates = with_neighbours(program.steps, candidates)
     joined = choices.inductor != EACH_KERNEL
-    return replace(program, steps=compile_regions(program.steps, reason, program.results, program.buffers, joined))
+    steps = compile_regions(program.steps, candidates, program.results, program.buffers, joined)
+    return replace(program, steps=steps, calls=tuple(call for call in program.calls if call.node in steps))
 
 
 def _program(spec: ProgramSpec, choices: Choices, cut: Mapping[fx.Node, str], called: Collection[fx.Node]) -> Program:

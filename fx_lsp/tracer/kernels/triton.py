@@ -46,6 +46,7 @@ from fx_lsp.tracer.kernels.subject import (
     size_checks,
     size_texts,
 )
+from fx_lsp.tracer.program.devices import left
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.conditions import under
@@ -116,7 +117,7 @@ def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None
     """Capture a target again, for kernels: forward and backward, split by the pipeline, or the inference graph before
     any rewrite.
     """
-    graphs = Graphs(read_choices(traced.options), watch=watch)
+    graphs = Graphs(read_choices(traced.options), watch=watch, generates=partial(_generates, traced))
     with forbid_effects(), composites_decomposed():
         how = CaptureOptions(
             traced.captured.inference is None,
@@ -129,6 +130,14 @@ def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None
     if captured.inference is not None:
         graphs.joint = captured.inference.graph
     return captured, graphs
+
+
+def _generates(traced: TracedCall, node: fx.Node) -> bool:
+    """Return True if Inductor computes an operation in kernels."""
+    from fx_lsp.tracer.passes.inductor_kernels import inductor_generates  # it loads the compiler
+
+    with left(traced.devices):
+        return inductor_generates(node)
 
 
 def kernels(traced: TracedCall) -> KernelFile:
@@ -163,7 +172,7 @@ def _is_guessed(traced: TracedCall) -> bool:
 
 
 def _steps(file: KernelFile) -> list[str | int]:
-    """Return the steps of a file: the number of a kernel, that of kernels which Inductor replaces, or an operation."""
+    """Return the steps of a file: the number of a kernel, of the operations that Inductor compiles, or an operation."""
     steps = [step for program in file.generated.programs for step in program.steps]
     numbers = {name: i for i, name in enumerate(dict.fromkeys(k.name for k in _kernels(file)))}
     return [
@@ -171,7 +180,7 @@ def _steps(file: KernelFile) -> list[str | int]:
         if isinstance(step, fx.Node)
         else numbers[step.kernel.name]
         if isinstance(step, KernelLaunch)
-        else -len(step.replaces)
+        else -len(step.nodes)
         for step in steps
         if not isinstance(step, fx.Node) or isinstance(step.meta.get("val"), torch.Tensor)
     ]

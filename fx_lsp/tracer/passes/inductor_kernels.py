@@ -15,14 +15,18 @@ from unittest import mock
 import torch
 from torch import fx
 from torch._dynamo.device_interface import get_interface_for_device
-from torch._inductor import scheduler
+from torch._inductor import ir, scheduler
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.virtualized import V
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.node import map_aggregate
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from fx_lsp.messages.fusion import NO_REASON, WHY_NOT_FUSED
 from fx_lsp.model import Node
 from fx_lsp.tracer.capture.graphs import stage_of
-from fx_lsp.tracer.compat import FakeTensor, report_layouts
+from fx_lsp.tracer.compat import FakeTensor, FakeTensorMode, report_layouts
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.passes.inductor import InductorWatch, StopCompiling, watch_dynamo, without_dynamo
 from fx_lsp.tracer.program.devices import left
@@ -66,6 +70,44 @@ def _plans(traced: TracedCall, device: Literal["cuda", "cpu"]) -> InductorPlans:
         without_dynamo(watch)
     result.notes += [info.note for info in ledger.infos if info.name == "stopped"]
     return result
+
+
+def inductor_generates(node: fx.Node) -> bool:
+    """Return True if Inductor computes an operation of ATen in kernels for a GPU, without a call of the operation."""
+    from torch._inductor.graph import GraphLowering  # it loads the compiler
+
+    leaves, spec = tree_flatten((node.args, node.kwargs))
+    mode = FakeTensorMode()
+    try:
+        values = [_at_capture(leaf.meta["val"] if isinstance(leaf, fx.Node) else leaf, mode) for leaf in leaves]
+
+        def call(*tensors: Any) -> Any:
+            inputs = iter(tensors)
+            operands = [next(inputs) if isinstance(value, FakeTensor) else value for value in values]
+            args, options = tree_unflatten(operands, spec)
+            assert callable(node.target)
+            return node.target(*args, **options)
+
+        tensors = [value for value in values if isinstance(value, FakeTensor)]
+        with _gpu(), mode:
+            module = make_fx(call, select_decomp_table())(*tensors)
+            lowering: Any = GraphLowering(module, shape_env=ShapeEnv(), is_inference=True)
+            with V.set_graph_handler(lowering), V.set_fake_mode(mode):
+                lowering.run(*tensors)
+    except Exception:  # the operation needs another number, or Inductor has no kernel for such operands
+        return False
+    return not any(isinstance(operation, ir.ExternKernel) for operation in lowering.operations)
+
+
+def _at_capture(value: Any, mode: FakeTensorMode) -> Any:
+    """Return an operand as Inductor gets it on a GPU, with the sizes of the capture."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return value.node.hint
+    if not isinstance(value, torch.Tensor):
+        return _moved_device(value)
+    sizes, strides = ([_at_capture(size, mode) for size in each] for each in (value.shape, value.stride()))
+    with mode:
+        return torch.empty_strided(sizes, strides, dtype=value.dtype, device=_GPU)
 
 
 @dataclass(frozen=True)

@@ -228,11 +228,10 @@ def checked(*tensors):
 
 def has_shape(tensor, shape, sizes):
     """Returns True if a tensor has a shape. A name is any size, but the same one."""
-    return (len(shape) == tensor.dim()
-            and all(size is None
-                    or actual == (sizes.setdefault(size, actual)
-                                  if isinstance(size, str) else size)
-                    for size, actual in zip(shape, tensor.shape)))
+    wanted = [actual if size is None else sizes.setdefault(size, actual)
+              if isinstance(size, str) else size
+              for size, actual in zip(shape, tensor.shape)]
+    return len(shape) == tensor.dim() and tensor.shape == tuple(wanted)
 
 
 def rms_norm(self, x):
