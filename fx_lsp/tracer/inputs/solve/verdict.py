@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
@@ -316,11 +316,17 @@ def of_machine(attempt: Attempt) -> Iterator[Unknown]:
     is_absent = isinstance(error, AbsentError) or is_of_fakes or any(map(_names_missing_file, tree_leaves(values)))
     if is_absent or any(map(_is_empty, values)) or _is_raised_elsewhere(attempt):
         yield Unknown("", Aspect.MACHINE)
-    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+    if isinstance(error, AttributeError):
+        yield from _of_names(attempt, error, parts)
+
+
+def _of_names(attempt: Attempt, error: AttributeError, parts: Sequence[tuple[ast.expr, Any]]) -> Iterator[Unknown]:
+    """Yield the module or the variable of a module that lacks an attribute because a program sets it elsewhere."""
+    if isinstance(error.obj, ModuleType):
         file = getattr(error.obj, "__file__", None)
         if file is None or file in (span.file for span in attempt.chain):  # a program imports another file elsewhere
             yield Unknown(error.obj.__name__, Aspect.MACHINE)
-    if isinstance(error, AttributeError) and error.obj is None and (frame := _users_innermost(attempt)[0]) is not None:
+    if error.obj is None and (frame := _users_innermost(attempt)[0]) is not None:
         names = {part.id for part, value in parts if isinstance(part, ast.Name) and value is None}
         yield from (Unknown(name, Aspect.MACHINE) for name in names - frame.f_locals.keys() if name in frame.f_globals)
 
@@ -354,24 +360,24 @@ def _of_values(attempt: Attempt) -> Iterator[Unknown]:
 def _of_state(attempt: Attempt) -> Iterator[Unknown]:
     """Yield the attributes that an end follows from and that other methods set, or that are None, or missing there."""
     frame, node = _users_innermost(attempt)
-    if frame is None or node is None:
-        return
     tree, missing = ast.parse("\n".join(attempt.lines)), missing_name(attempt.run.error)
     texts = (part.value for part in ast.walk(tree) if isinstance(part, ast.Constant) and isinstance(part.value, str))
     if missing is not None and missing.kind and missing.name in {*_stored(tree), *texts}:
         yield Unknown(missing.name, Aspect.STATE)
-    if (instance := frame.f_locals.get("self")) is not None and hasattr(instance, "__dict__"):
-        own = ("__init__", frame.f_code.co_name)
-        others = (f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and f.name not in own)
-        stored = {name for function in others for name in _stored(function)}
-        read = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)} & vars(instance).keys()
-        changing = (name for name in read if name in stored or vars(instance)[name] is None)
-        yield from (Unknown(f"self.{name}", Aspect.STATE) for name in changing)
+    instance = frame.f_locals.get("self") if frame is not None else None
+    attributes: dict[str, Any] = getattr(instance, "__dict__", {})
+    if frame is not None and node is not None and attributes:
+        read = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)} & attributes.keys()
+        stored = {*_stored(tree, besides=("__init__", frame.f_code.co_name))}
+        yield from (
+            Unknown(f"self.{name}", Aspect.STATE) for name in read if name in stored or attributes[name] is None
+        )
 
 
-def _stored(tree: ast.AST) -> Iterator[str]:
-    """Yield the attributes that code sets."""
-    for part in ast.walk(tree):
+def _stored(tree: ast.AST, besides: Collection[str] | None = None) -> Iterator[str]:
+    """Yield the attributes that code sets; those that functions set, `besides` some, if these are passed."""
+    functions = (f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and f.name not in (besides or ()))
+    for part in (part for whole in ((tree,) if besides is None else functions) for part in ast.walk(whole)):
         if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
             yield part.attr
 
@@ -379,28 +385,32 @@ def _stored(tree: ast.AST) -> Iterator[str]:
 def _of_objects(stop: Stop) -> Iterator[Unknown]:
     """Yield the guesses that an end may follow from and that are neither tensors nor numbers; `*args` among them.
 
-    What an operation of PyTorch returns is of one kind whatever its operands are; a tensor may also be the result of
-    an argument that was called. A module of the file is not open if the statement fails with another one alike.
+    A module of the file is not open if the statement fails with another one alike.
     """
     attempt = stop.attempt
     if attempt.plans.starred in attempt.alternatives:
         yield Unknown(attempt.plans.starred or "", Aspect.VALUES)
     settled = _without_effect([other.plans for other in stop.end.attempts if other.stop == attempt.stop])
     plans = {n: plan for n, plan in attempt.plans.items if n not in settled and not _is_tensor_or_number(plan)}
-    if not plans:
-        return
+    if plans and _reads_objects(attempt, plans):
+        yield from (Unknown(name, Aspect.VALUES) for name in plans)
+
+
+def _reads_objects(attempt: Attempt, plans: Mapping[str, Plan]) -> bool:
+    """Return True if the failing statement may follow from one of some objects.
+
+    What an operation of PyTorch returns is of one kind whatever its operands are; a tensor may also be the result of
+    an argument that was called.
+    """
     frame, statement = next(statements_raising(attempt), (None, None))
     function = code_of(frame) if frame is not None else None
-    everything = {Unknown(name, Aspect.VALUES) for name in plans}
     if frame is None or statement is None or not isinstance(function, FUNCTIONS) or _is_called_inside(attempt):
-        yield from everything
-        return
+        return True
     open_names = GuessedVariables.among(function, plans).names
     is_called = any(isinstance(plan, ValuePlan) and callable(plan.make()) for plan in plans.values())
     read = {part.id for part in ast.walk(statement) if isinstance(part, ast.Name)} & open_names
     kinds = [attempt.run.dependence.kind_of(frame.f_locals.get(name)) for name in read]
-    if "input" in kinds or (is_called and "tensor" in kinds):
-        yield from everything
+    return "input" in kinds or (is_called and "tensor" in kinds)
 
 
 def _without_effect(several: Sequence[Plans]) -> set[str]:
