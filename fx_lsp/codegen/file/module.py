@@ -31,7 +31,7 @@ from fx_lsp.codegen.graph.unsupported import Unsupported
 from fx_lsp.codegen.ir.kernel import INDEX, KernelLaunch
 from fx_lsp.codegen.ir.scopes import names_from_outside, rename_calls, rename_definition
 from fx_lsp.codegen.ir.statement import CodeLine, names_used, rename
-from fx_lsp.codegen.triton.helpers import HELPERS, with_needed
+from fx_lsp.codegen.triton.helpers import HELPERS, LIBRARY, with_needed
 from fx_lsp.codegen.triton.program import Program
 from fx_lsp.codegen.triton.regions import CompiledRegion
 
@@ -140,7 +140,7 @@ def reserved_names(name: str) -> list[str]:
         "is_plain",
     ]
     own += ["aligned", "check_settings", "first_launch", "has_shape", "has_strides", "INPUTS", "launch"]
-    own += ["LAUNCHES", "math", "meta", "multiprocessors", "namedtuple", "os", "PLAIN", "workspace"]
+    own += ["LAUNCHES", "math", "meta", "multiprocessors", "namedtuple", "os", "PLAIN", "workspace", LIBRARY]
     own += ["SETTINGS", "SimpleNamespace", "Tensor", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 
@@ -210,6 +210,8 @@ def _import_lines(
         lines.append("import triton")
     if launches:
         lines.append("import triton.language as tl")
+    if LIBRARY in used:
+        own.append(f"from triton.language.extra import {LIBRARY}")
     lines += ["from torch import Tensor"] if parts.has_operators else []
     if parts.has_operators and parts.engine == "fx-lsp":
         lines.append("from torch.library import custom_op")
