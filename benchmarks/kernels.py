@@ -2,6 +2,7 @@
 
     python benchmarks/kernels.py                             # on this machine
     python benchmarks/kernels.py --host h200 -k norms,rope   # on a host of hosts.toml, a family and a function only
+    python benchmarks/kernels.py --judge fx_lsp_tuned.json   # the estimate's choices, against the times of races
 
 Each module of targets/kernels is a family. Each of its functions with a `# fx:` comment is a `fx-lsp bench` of its
 own, so that one that fails ends no other. Milliseconds: in a CUDA graph, so that launches cost nothing, and from Python
@@ -23,6 +24,8 @@ from typing import Any
 from limits import output_of
 
 from fx_lsp.measured import Clock, Cost, Measured, Report, What
+from fx_lsp.tracing.kernel_files.tuned import TunedKernels
+from fx_lsp.tracing.remote.tuning import NOISE, PLAIN
 from fx_lsp.wire import from_json, to_json
 
 BENCH_SECONDS = 3600.0
@@ -39,8 +42,11 @@ def main() -> int:
     parser.add_argument("-k", dest="only", default="", help="families and functions to take, with commas between")
     parser.add_argument("--host", default="local", help="where to measure (default: this machine)")
     parser.add_argument("--json", type=Path, help="where to keep all reports; those that it has are not measured again")
+    parser.add_argument("--judge", type=Path, help="print what the estimate chose in races that `--tune` kept")
     parser.add_argument("--python", help="the interpreter to trace with")
     arguments = parser.parse_args()
+    if arguments.judge:
+        return judge([from_json(TunedKernels, entry) for entry in json.loads(arguments.judge.read_text())])
     only = set(arguments.only.split(",")) if arguments.only else set[str]()
     names = [n for n in names_of_targets() if not only or only & {n, *n.split("/")}]
     if not names:
@@ -61,6 +67,27 @@ def main() -> int:
             table({name: reports[name] for name in names if name in reports}, what, clock)
     wrong = any(row.right is False for name in names if name in reports for row in reports[name].measured)
     return int(wrong or not reports.keys() >= set(names))
+
+
+def judge(entries: list[TunedKernels]) -> int:
+    """Print what the estimate chose and what was fastest, how often it was right, and what the wrong choices cost."""
+    for what in ("forward graph", "both graph"):
+        costs: list[float] = []
+        for entry in entries:
+            times = {name: row[what] for name, row in entry.milliseconds.items() if what in row}
+            chosen = times.get("estimated", times.get(PLAIN))  # a candidate with the same text is not raced
+            if chosen is None:
+                continue
+            best = min(times, key=times.__getitem__)
+            costs.append(chosen / times[best])
+            print(f"{what:<14} {entry.target:<60} {chosen:9.4f} {times[best]:9.4f} {costs[-1]:7.2f}  {best}")
+        wrong = [cost for cost in costs if cost > NOISE]
+        if costs:
+            mean = math.exp(sum(map(math.log, wrong)) / len(wrong)) if wrong else 1.0
+            print(
+                f"-- {what}: right in {len(costs) - len(wrong)} of {len(costs)}; a wrong choice costs {mean:.2f} times"
+            )
+    return 0
 
 
 def names_of_targets() -> list[str]:

@@ -12,7 +12,7 @@ TRITON = "triton"
 REWRITES = "rewrites"
 """The work that shows the graphs after each rewrite on their way to kernels."""
 
-Engine = Literal["fx-lsp", "inductor", "max-autotune"]
+Engine = Literal["fx-lsp", "inductor", "max-autotune", "eager", "compile", "compile-max-autotune"]
 Fuse = Literal["yes", "no"]
 Matmul = Literal["epilogue", "always", "never"]
 Backward = Literal["recompute", "balance", "save"]
@@ -34,7 +34,10 @@ class Choices:
 
     engine: Engine = field(
         default="fx-lsp",
-        metadata={"help": "who generates the kernels: fx-lsp, Inductor, or Inductor in its mode max-autotune"},
+        metadata={
+            "help": "who generates the kernels: fx-lsp, Inductor, or Inductor in its mode max-autotune; or the file "
+            "calls the original: as it is, under torch.compile, or in its mode max-autotune"
+        },
     )
     fuse: Fuse = field(default="yes", metadata={"help": "whether operations are fused into shared kernels"})
     matmul: Matmul = field(

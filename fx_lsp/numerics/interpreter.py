@@ -1,4 +1,4 @@
-"""Fix four bugs of Triton's interpreter, under which kernels run without a GPU.
+"""Fix four bugs of Triton's interpreter, under which kernels run without a GPU, and give it the library of a GPU.
 
 Importing this enables Triton's interpreter, so it comes before any kernel.
 """
@@ -9,13 +9,27 @@ Importing this enables Triton's interpreter, so it comes before any kernel.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 os.environ["TRITON_INTERPRET"] = "1"
 
 import numpy as np
+import torch
 import triton.language as tl
+from triton.language.extra import libdevice
 from triton.runtime import interpreter
+
+_LIBRARY = {
+    **{name: getattr(torch, name) for name in ("trunc", "log1p", "expm1", "tanh", "sinh", "asinh", "acosh", "atanh")},
+    **{name: getattr(torch, name) for name in ("asin", "acos", "atan", "atan2", "hypot", "copysign", "fmod", "pow")},
+    **{name: getattr(torch, name) for name in ("erfc", "lgamma", "erfinv", "nextafter", "signbit")},
+    "rint": torch.round,
+    "erfcx": torch.special.erfcx,
+    "cyl_bessel_i0": torch.special.i0,
+    "cyl_bessel_i1": torch.special.i1,
+}
+"""The functions of a GPU's library that kernels call, in PyTorch."""
 
 
 def repair() -> None:
@@ -30,6 +44,17 @@ def repair() -> None:
     ):
         if hasattr(getattr(interpreter, owner, None), method):
             setattr(getattr(interpreter, owner), method, mended)
+    for name, function in _LIBRARY.items():
+        setattr(libdevice, name, partial(_elementwise, function))
+
+
+def _elementwise(function: Any, *operands: Any) -> Any:
+    """Return the result of a function of the library."""
+    arrays = [torch.from_numpy(np.ascontiguousarray(_data(operand))) for operand in operands]
+    result = function(*arrays).numpy()
+    dtype = operands[0].dtype if result.dtype.kind == "f" else tl.int1
+    shape = max((operand.shape for operand in operands), key=len)
+    return tl.tensor(interpreter.TensorHandle(result, dtype.scalar), tl.block_type(dtype, shape) if shape else dtype)
 
 
 def _reduce(self: Any, values: Any) -> list[Any]:

@@ -6,6 +6,7 @@ import ast
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
@@ -139,6 +140,30 @@ def test_the_faster_of_kernel_and_region_is_chosen_one_by_one(file: Path):
     assert isinstance(end, Winner) and end.name == MIXED
     assert end.candidate.choices.inductor == "scaled_forward_kernel_sum_1"
     assert MIXED in (host.jobs[1].variants or ()) and not host.jobs[1].profile
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("rival", "engine", "function"),
+    [
+        ("eager", "eager", "original()"),
+        ("compile", "compile", "torch.compile(original())"),
+        (
+            "compile max-autotune",
+            "compile-max-autotune",
+            'torch.compile(original(), mode="max-autotune-no-cudagraphs")',
+        ),
+    ],
+)
+def test_a_faster_rival_is_kept_as_a_file_that_calls_the_original(file: Path, rival: str, engine: str, function: str):
+    end = end_of(file, "scaled", Host(lambda name: {rival: 1.0}.get(name, 2.0)))
+    assert isinstance(end, Winner) and (end.name, end.candidate.choices.engine) == (rival, engine)
+    space: dict[str, Any] = {"__name__": "kernels"}
+    exec(compile(end.candidate.text, "kernels.py", "exec"), space)
+    assert f"\nscaled = {function}\n" in end.candidate.text and "the fastest" in end.candidate.text
+    if engine == "eager":
+        arguments, _ = space["arguments"](0, "cpu")
+        assert space["scaled"](*arguments).shape == (8,)
 
 
 @pytest.mark.torch

@@ -80,8 +80,9 @@ class FileSpec:
     or None for every float.
 
     `described` are lines about the inputs. `imports` and `definitions` are those that the result needs; `tests` are
-    definitions that `main` needs, the lines that compare the function with the original. `settings` are the required
-    settings of the parts of a module, as items of a table.
+    definitions that `main` needs, the lines that compare the function with the original; `original` is the expression
+    of the latter, "" if a call of it needs objects of its program. `settings` are the required settings of the parts of
+    a module, as items of a table.
     """
 
     name: str
@@ -100,6 +101,7 @@ class FileSpec:
     settings: tuple[str, ...] = ()
     accepted: tuple[AcceptedInput, ...] = ()
     conditions: tuple[str, ...] = ()
+    original: str = ""
 
     @property
     def stem(self) -> str:
@@ -112,6 +114,16 @@ _COMPILES: Mapping[Engine, str] = {
     "max-autotune": '@torch.compile(fullgraph=True, mode="max-autotune-no-cudagraphs")',
 }
 """The decorators of functions that Inductor compiles as a whole."""
+
+ORIGINALS: Mapping[Engine, tuple[str, str]] = {
+    "eager": ("{}", "as in eager PyTorch, the fastest"),
+    "compile": ("torch.compile({})", "under torch.compile, the fastest"),
+    "compile-max-autotune": (
+        'torch.compile({}, mode="max-autotune-no-cudagraphs")',
+        "under torch.compile in its mode max-autotune, the fastest",
+    ),
+}
+"""The function of a file that calls the original, and what it is called, by the engine."""
 
 MAX_ARGUMENTS = 50
 """The largest number of tensors that an operator takes one by one. PyTorch allows at most 64 arguments."""

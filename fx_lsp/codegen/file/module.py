@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from torch import fx
 
 from fx_lsp.codegen.file.format import break_lines, statements
-from fx_lsp.codegen.file.functions import CHECK_FUNCTION, Definition, FileFunctions, FileSpec, check_function_name
+from fx_lsp.codegen.file.functions import (
+    CHECK_FUNCTION,
+    ORIGINALS,
+    Definition,
+    FileFunctions,
+    FileSpec,
+    check_function_name,
+)
 from fx_lsp.codegen.file.host_code import not_deterministic, tunings
 from fx_lsp.codegen.file.runtime import (
     ALERT,
@@ -31,7 +38,7 @@ from fx_lsp.codegen.graph.unsupported import Unsupported
 from fx_lsp.codegen.ir.kernel import INDEX, KernelLaunch
 from fx_lsp.codegen.ir.scopes import names_from_outside, rename_calls, rename_definition
 from fx_lsp.codegen.ir.statement import CodeLine, names_used, rename
-from fx_lsp.codegen.triton.helpers import HELPERS, with_needed
+from fx_lsp.codegen.triton.helpers import HELPERS, LIBRARY, with_needed
 from fx_lsp.codegen.triton.program import Program
 from fx_lsp.codegen.triton.regions import CompiledRegion
 
@@ -55,8 +62,13 @@ class GeneratedFile:
 
 
 def assemble_file(parts: FileFunctions) -> GeneratedFile:
-    """Return the file of a function with its forward and backward programs."""
+    """Return the file of a function with its forward and backward programs.
+
+    Raises ValueError if it has to call the original, which needs objects of its program.
+    """
     subject, programs = parts.subject, parts.programs
+    if parts.engine in ORIGINALS:
+        return _file_of_original(subject, *ORIGINALS[parts.engine])
     launches = [s for p in programs for s in p.steps if isinstance(s, KernelLaunch)]
     kernels = _kernels(subject, launches)
     blocks = [*parts.compiled(parts.forward), *parts.operator("forward", parts.forward)]
@@ -79,6 +91,19 @@ def assemble_file(parts: FileFunctions) -> GeneratedFile:
     return GeneratedFile(
         "\n".join(line.text for line in lines) + "\n", tuple(line.node for line in lines), tuple(programs)
     )
+
+
+def _file_of_original(subject: FileSpec, call: str, title: str) -> GeneratedFile:
+    """Return the file of a function that is the original."""
+    if not subject.original:
+        raise ValueError("a file cannot call the original: it is a method, or it is not compared")
+    head = [f'"""{subject.name} {title}.', "", *subject.described, '"""', ""]
+    head += [*subject.imports, *(["import torch"] if "import torch" not in subject.imports else [])]
+    blocks = [*subject.tests, f"{subject.name} = {call.format(subject.original)}"]
+    blocks.append("\n".join(['if __name__ == "__main__":', *(f"    {line}".rstrip() for line in subject.main)]))
+    text = "\n\n\n".join(["\n".join(head), *(block.strip("\n") for block in blocks)]) + "\n"
+    lines = _format_lines([CodeLine(line) for line in text.splitlines()])
+    return GeneratedFile("\n".join(line.text for line in lines) + "\n", tuple(line.node for line in lines), ())
 
 
 def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> list[Definition]:
@@ -140,7 +165,7 @@ def reserved_names(name: str) -> list[str]:
         "is_plain",
     ]
     own += ["aligned", "check_settings", "first_launch", "has_shape", "has_strides", "INPUTS", "launch"]
-    own += ["LAUNCHES", "math", "meta", "multiprocessors", "namedtuple", "os", "PLAIN", "workspace"]
+    own += ["LAUNCHES", "math", "meta", "multiprocessors", "namedtuple", "os", "PLAIN", "workspace", LIBRARY]
     own += ["SETTINGS", "SimpleNamespace", "Tensor", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 
@@ -210,6 +235,8 @@ def _import_lines(
         lines.append("import triton")
     if launches:
         lines.append("import triton.language as tl")
+    if LIBRARY in used:
+        own.append(f"from triton.language.extra import {LIBRARY}")
     lines += ["from torch import Tensor"] if parts.has_operators else []
     if parts.has_operators and parts.engine == "fx-lsp":
         lines.append("from torch.library import custom_op")

@@ -32,34 +32,34 @@ _ARITHMETIC = {
     "square": "a * a",
     "exp": "tl.exp(a)",
     "exp2": "tl.exp2(a)",
-    "expm1": "expm1(a)",
+    "expm1": "libdevice.expm1(a)",
     "log": "tl.log(a)",
     "log2": "tl.log2(a)",
     "log10": "tl.log(a) * 0.4342944819032518",
-    "log1p": "log1p(a)",
+    "log1p": "libdevice.log1p(a)",
     "sqrt": "tl.sqrt(a)",
     "rsqrt": "tl.rsqrt(a)",
     "sin": "tl.sin(a)",
     "cos": "tl.cos(a)",
     "tan": "tl.sin(a) / tl.cos(a)",
-    "sinh": "sinh(a)",
+    "sinh": "libdevice.sinh(a)",
     "cosh": "0.5 * (tl.exp(a) + tl.exp(-a))",
-    "tanh": "tanh(a)",
-    "asinh": "asinh(a)",
-    "acosh": "acosh(a)",
-    "atanh": "0.5 * (log1p(a) - log1p(-a))",
-    "asin": "asin(a)",
-    "acos": "acos(a)",
-    "atan": "atan(a)",
-    "atan2": "atan2(a, b)",
+    "tanh": "libdevice.tanh(a)",
+    "asinh": "libdevice.asinh(a)",
+    "acosh": "libdevice.acosh(a)",
+    "atanh": "libdevice.atanh(a)",
+    "asin": "libdevice.asin(a)",
+    "acos": "libdevice.acos(a)",
+    "atan": "libdevice.atan(a)",
+    "atan2": "libdevice.atan2(a, b)",
     "erf": "tl.erf(a)",
-    "erfc": "erfc(a)",
+    "erfc": "libdevice.erfc(a)",
     "sigmoid": "tl.sigmoid(a)",
     "relu": "relu(a)",
     "floor": "tl.floor(a)",
     "ceil": "tl.ceil(a)",
-    "trunc": "trunc(a)",
-    "round": "round_even(a)",
+    "trunc": "libdevice.trunc(a)",
+    "round": "libdevice.rint(a)",
     "sign": "sign(a)",
     "sgn": "sign(a)",
     "maximum": "tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)",
@@ -68,8 +68,8 @@ _ARITHMETIC = {
     "fmin": "tl.minimum(a, b)",
     "fmod": "fmod(a, b)",
     "remainder": "remainder(a, b)",
-    "hypot": "hypot(a, b)",
-    "copysign": "copysign(a, b)",
+    "hypot": "libdevice.hypot(a, b)",
+    "copysign": "libdevice.copysign(a, b)",
     "bitwise_and": "a & b",
     "bitwise_or": "a | b",
     "bitwise_xor": "a ^ b",
@@ -83,22 +83,16 @@ _ARITHMETIC = {
     "__xor__": "a ^ b",
     "lift_fresh_copy": "a",
     "fma": "a * b + c",
-    "lgamma": "lgamma(a)",
+    "lgamma": "libdevice.lgamma(a)",
     "digamma": "digamma(a)",
-    "erfinv": "erfinv(a)",
-    "special_erfcx": "erfcx(a)",
-    "i0": "i0(a)",
-    "special_i0e": "i0e(a)",
-    "special_i1": "i1(a)",
-    "special_i1e": "i1e(a)",
-    "special_modified_bessel_i0": "i0(a)",
-    "special_modified_bessel_i1": "i1(a)",
-    "gcd": "gcd(a, b)",
+    "erfinv": "libdevice.erfinv(a)",
+    "special_erfcx": "libdevice.erfcx(a)",
+    "i0": "libdevice.cyl_bessel_i0(a)",
+    "special_i1": "libdevice.cyl_bessel_i1(a)",
+    "special_modified_bessel_i0": "libdevice.cyl_bessel_i0(a)",
+    "special_modified_bessel_i1": "libdevice.cyl_bessel_i1(a)",
 }
 """Operations whose arguments are converted to the dtype of the result."""
-
-_SINGLE = {name for name, text in _ARITHMETIC.items() if text in ("lgamma(a)", "i0(a)", "i0e(a)", "i1(a)", "i1e(a)")}
-"""Operations whose helper functions are exact in single precision only."""
 
 _COMPARISONS = {
     "eq": "a == b",
@@ -148,8 +142,6 @@ def _common_dtype(arguments: list[Any]) -> torch.dtype:
 def _lower_arithmetic(operation: Op, name: str) -> Any:
     def lower(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
         dtype = _result_dtype(node)
-        if name in _SINGLE and dtype is torch.float64:
-            raise NotFusible(node, "is computed in single precision by kernels")
         args = tuple(b.operand(a, coords, guard, dtype) for a in _arguments(node))
         if name in _FLOAT_ONLY and not dtype.is_floating_point:
             return args[0]
@@ -163,7 +155,9 @@ def _lower_arithmetic(operation: Op, name: str) -> Any:
             args = tuple(_divided_exactly(b, v) for v in args)
         if rounding is not None:
             whole = dtype.is_floating_point
-            called = op({"floor": "floor_divide(a, b)", "trunc": "trunc(a / b)" if whole else "a // b"}[rounding])
+            called = op(
+                {"floor": "floor_divide(a, b)", "trunc": "libdevice.trunc(a / b)" if whole else "a // b"}[rounding]
+            )
         return simplify(b, called, args, compute_dtype(dtype), node)
 
     return lower
@@ -326,18 +320,7 @@ def nextafter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int
     if dtype.itemsize < 4:
         raise NotFusible(node, "depends on the bits of half precision")
     args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node))
-    return b.compute(op("nextafter(a, b)"), args, dtype, node)
-
-
-@lowering("aten.frexp.Tensor")
-def frexp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Lower the split of a number into a mantissa in [0.5, 1) and a power of two."""
-    source: Any = args_of(node)[0]
-    if source.meta["val"].dtype is torch.float64:
-        raise NotFusible(node, "depends on the bits of double precision")
-    value = b.operand(source, coords, guard, torch.float32)
-    text, dtype = (("frexp_exponent(a)", torch.int32), ("frexp_mantissa(a)", torch.float32))[part == 0]
-    return b.compute(op(text), (value,), dtype, node)
+    return b.compute(op("libdevice.nextafter(a, b)"), args, dtype, node)
 
 
 @lowering(

@@ -43,9 +43,10 @@ from fx_lsp.codegen.ir.values import (
     Test,
     Value,
     Variable,
+    compute_dtype,
     values_of,
 )
-from fx_lsp.codegen.triton.helpers import HELPERS, helpers_in
+from fx_lsp.codegen.triton.helpers import HELPERS, LIBRARY, calls_function
 from fx_lsp.codegen.triton.masks import load_padding
 
 MAX_EXPRESSION_LENGTH = 64
@@ -136,7 +137,8 @@ class KernelWriter:
     def _names_in_use(self) -> set[str]:
         """Return the names that no variable may have: those of helpers, dimensions, pointers and sizes."""
         dims, accesses = self.tile.dims, (*self.loads, *self.stores)
-        names = {"tl", "triton", "torch", "start", "mask", INDEX, *HELPERS, *(f"{a.buffer.name}_ptr" for a in accesses)}
+        names = {"tl", "triton", "torch", "start", "mask", INDEX, LIBRARY, *HELPERS}
+        names |= {f"{a.buffer.name}_ptr" for a in accesses}
         names |= {n for d in dims for n in (d.variable, d.size_name, d.block_name, f"{d.variable}_mask")}
         sizes = [size for access in accesses for size in access.buffer.shape] + [dim.size for dim in dims]
         return names | {symbol.name for size in sizes for symbol in size.free_symbols}
@@ -320,9 +322,11 @@ class KernelWriter:
             return self._load(value)
         if isinstance(value, Compute):
             args = {letter: self.ref(a) for letter, a in zip("abcdefgh", value.args, strict=False)}
-            if helpers_in(value.op.text) or all(isinstance(a, Constant) for a in value.args):
+            if calls_function(value.op.text) or all(isinstance(a, Constant) for a in value.args):
                 args = {
-                    k: fill_template("tl.full([], a, t)", {"a": v, "t": parse_expression(triton_type(x.dtype))})
+                    k: fill_template(
+                        "tl.full([], a, t)", {"a": v, "t": parse_expression(triton_type(compute_dtype(x.dtype)))}
+                    )
                     if isinstance(x, Constant)
                     else v
                     for (k, v), x in zip(args.items(), value.args, strict=True)

@@ -1,14 +1,13 @@
-"""Helper functions for generated files: elementary functions that Triton lacks.
-
-They use only `triton.language`, so they run on every target and under Triton's interpreter.
-"""
+"""Helper functions for generated files: functions that neither Triton nor the library of the GPU has."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from fx_lsp.codegen.ir.scopes import names_from_outside
-from fx_lsp.codegen.triton.special_functions import SPECIAL
+
+LIBRARY = "libdevice"
+"""The module of the functions that the library of a GPU has, as files import it."""
 
 _SOURCE = '''
 @triton.jit
@@ -73,141 +72,6 @@ def sign(a):
 
 
 @triton.jit
-def trunc(a):
-    """Rounded towards zero."""
-    return tl.where(a < 0, tl.ceil(a), tl.floor(a))
-
-
-@triton.jit
-def round_even(a):
-    """Rounded to the nearest integer, halves to the even one."""
-    down = tl.floor(a)
-    rest = a - down
-    odd = down - 2.0 * tl.floor(down * 0.5)
-    up = (rest > 0.5) | ((rest == 0.5) & (odd == 1.0))
-    return tl.where(a == a + 0.0, tl.where(up, down + 1.0, down), a)
-
-
-@triton.jit
-def log1p(a):
-    """log(1 + a), exact also for small a."""
-    u = 1.0 + a
-    exact = tl.log(u) - ((u - 1.0) - a) / u
-    return tl.where(u == float("inf"), a, tl.where(u <= 0.0, tl.log(u), exact))
-
-
-@triton.jit
-def expm1(a):
-    """exp(a) - 1, exact also for small a."""
-    u = tl.exp(a)
-    small = (u - 1.0) * (a / tl.log(u))
-    away = (u - 1.0 == -1.0) | (u == float("inf"))
-    return tl.where(u == 1.0, a, tl.where(away, u - 1.0, small))
-
-
-@triton.jit
-def tanh(a):
-    """The hyperbolic tangent, exact also for small a."""
-    if a.dtype.is_fp64():
-        less = expm1(-2.0 * tl.abs(a))
-        small = -less / (2.0 + less)
-        small = tl.where(a < 0, -small, small)
-    else:
-        square = a * a
-        tail = 0.133333333 + square * (-0.053968254 + square * 0.021869489)
-        small = a * (1.0 + square * (-0.333333333 + square * tail))
-    return tl.where(tl.abs(a) < 0.25, small, 1.0 - 2.0 / (tl.exp(2.0 * a) + 1.0))
-
-
-@triton.jit
-def sinh(a):
-    """The hyperbolic sine, exact also for small a."""
-    size = tl.abs(a)
-    if a.dtype.is_fp64():
-        more = expm1(size)
-        small = 0.5 * (more + more / (more + 1.0))
-        small = tl.where(a < 0, -small, small)
-    else:
-        square = a * a
-        tail = 0.00833333333 + square * 0.000198412698
-        small = a * (1.0 + square * (0.166666667 + square * tail))
-    half = tl.exp(0.5 * size)
-    large = 0.5 * half * half - 0.5 / (half * half)
-    return tl.where(size < 0.5, small, tl.where(a < 0, -large, large))
-
-
-@triton.jit
-def asinh(a):
-    """The inverse of sinh."""
-    size = tl.abs(a)
-    root = tl.sqrt(size * size + 1.0)
-    found = tl.where(size > 1e8, tl.log(size) + 0.6931471805599453, log1p(size + size * size / (1.0 + root)))
-    return tl.where(a < 0, -found, tl.where(a == 0, a, found))
-
-
-@triton.jit
-def acosh(a):
-    """The inverse of cosh; NaN below 1."""
-    less = a - 1.0
-    found = log1p(less + tl.sqrt(tl.maximum(less, 0.0) * (a + 1.0)))
-    found = tl.where(a > 1e8, tl.log(a) + 0.6931471805599453, found)
-    return tl.where(a < 1.0, float("nan"), found)
-
-
-@triton.jit
-def atan(a):
-    """The inverse of tan, by halving the angle twice."""
-    size = tl.abs(a)
-    flipped = size > 1.0
-    x = tl.where(flipped, 1.0 / size, size)
-    x = x / (1.0 + tl.sqrt(1.0 + x * x))
-    x = x / (1.0 + tl.sqrt(1.0 + x * x))
-    s = x * x
-    tail = 0.1111111111 + s * (-0.0909090909 + s * 0.0769230769)
-    series = x * (1.0 + s * (-0.3333333333 + s * (0.2 + s * (-0.1428571429 + s * tail))))
-    angle = 4.0 * series
-    angle = tl.where(flipped, 1.5707963267948966 - angle, angle)
-    return tl.where(a < 0, -angle, tl.where(a == 0, a, angle))
-
-
-@triton.jit
-def atan2(y, x):
-    """The angle of the point (x, y)."""
-    both = (x == 0.0) & (y == 0.0)
-    left = signbit(x)
-    endless = (tl.abs(x) == float("inf")) & (tl.abs(y) == float("inf"))
-    ratio = tl.where(endless, 1.0, tl.abs(y) / tl.where(both, 1.0, tl.abs(x)))
-    angle = atan(ratio)
-    angle = tl.where(left, 3.141592653589793 - angle, angle)
-    angle = tl.where(signbit(y), -angle, angle)
-    return tl.where((x != x) | (y != y), float("nan"), angle)
-
-
-@triton.jit
-def asin(a):
-    """The inverse of sin; NaN outside of -1 to 1."""
-    return 2.0 * atan(a / (1.0 + tl.sqrt((1.0 - a) * (1.0 + a))))
-
-
-@triton.jit
-def acos(a):
-    """The inverse of cos; NaN outside of -1 to 1."""
-    found = 2.0 * atan(tl.sqrt((1.0 - a) * (1.0 + a)) / (1.0 + a))
-    return tl.where(a == -1.0, 3.141592653589793, found)
-
-
-@triton.jit
-def erfc(a):
-    """1 - erf(a), with a continued fraction where the difference would cancel."""
-    size = tl.abs(a)
-    f = size + 20.0 / tl.maximum(size, 1.0)
-    for k in range(39):
-        f = size + (19.5 - 0.5 * k) / f
-    far = tl.exp(-size * size) * 0.5641895835477563 / f
-    return tl.where(size < 2.0, 1.0 - tl.erf(a), tl.where(a < 0, 2.0 - far, far))
-
-
-@triton.jit
 def one_plus_erf(a):
     """1 + erf(a) to within 1e-7: the logarithm of erfc is close to a polynomial."""
     size = tl.abs(a)
@@ -225,30 +89,12 @@ def one_plus_erf(a):
 
 
 @triton.jit
-def hypot(a, b):
-    """sqrt(a * a + b * b) without overflow."""
-    large = tl.maximum(tl.abs(a), tl.abs(b), propagate_nan=tl.PropagateNan.ALL)
-    small = tl.minimum(tl.abs(a), tl.abs(b), propagate_nan=tl.PropagateNan.ALL)
-    ratio = tl.where(large == 0.0, 0.0, small / large)
-    found = large * tl.sqrt(1.0 + ratio * ratio)
-    return tl.where((tl.abs(a) == float("inf")) | (tl.abs(b) == float("inf")), float("inf"), found)
-
-
-@triton.jit
 def signbit(a):
     """Whether the sign bit is set, as in -0.0."""
-    if a.dtype.is_fp64():
-        return a.to(tl.int64, bitcast=True) < 0
-    elif a.dtype.is_fp32():
-        return a.to(tl.int32, bitcast=True) < 0
+    if a.dtype.is_floating():
+        return libdevice.signbit(a) != 0
     else:
         return a < 0
-
-
-@triton.jit
-def copysign(a, b):
-    """The size of a with the sign of b."""
-    return tl.where(signbit(b), -tl.abs(a), tl.abs(a))
 
 
 @triton.jit
@@ -280,24 +126,9 @@ def remainder(a, b):
 def fmod(a, b):
     """The remainder of a / b, with the sign of a."""
     if a.dtype.is_floating():
-        left = tl.abs(a).to(tl.float64) % tl.abs(b).to(tl.float64)
-        left = tl.where(tl.abs(b) == float("inf"), tl.abs(a), left.to(a.dtype))
-        left = tl.where(tl.abs(a) == float("inf"), float("nan"), left)
-        return tl.where(a < 0, -left, left)
+        return libdevice.fmod(a, b)
     else:
         return a - a // b * b
-
-
-@triton.jit
-def pow(a, b):
-    """a to the power of b."""
-    size = tl.exp2(b.to(tl.float64) * tl.log2(tl.abs(a).to(tl.float64))).to(a.dtype)
-    whole = tl.floor(b) == b
-    odd = whole & (tl.abs(b) < 16777216.0) & (tl.floor(b * 0.5) * 2.0 != b)
-    found = tl.where(signbit(a) & odd, -size, size)
-    found = tl.where((a < 0) & (not_(whole)) & (a != -float("inf")), float("nan"), found)
-    found = tl.where((a == -1.0) & (tl.abs(b) == float("inf")), 1.0, found)
-    return tl.where((b == 0) | (a == 1.0), 1.0, found)
 
 
 @triton.jit
@@ -312,12 +143,51 @@ def int_pow(a, b):
         power = power * power
         rest = rest >> 1
     return tl.where(b < 0, below, found)
+
+
+@triton.jit
+def digamma(a):
+    """The derivative of lgamma: its asymptotic series, for small numbers moved by 10."""
+    y = tl.where(a < 0, 1.0 - a, a)
+    less = tl.zeros_like(y)
+    for _ in range(10):
+        near = y < 10.0
+        less = less + tl.where(near, 1.0 / y, 0.0)
+        y = tl.where(near, y + 1.0, y)
+    r = 1.0 / (y * y)
+    tail = r * (
+        0.08333333333333333
+        - r * (0.008333333333333333 - r * (0.003968253968253968 - r * 0.004166666666666667))
+    )
+    result = tl.where(y == float("inf"), y, tl.log(y) - 0.5 / y - tail - less)
+    angle = 3.141592653589793 * (a - tl.floor(a + 0.5))
+    mirrored = result - 3.141592653589793 * tl.cos(angle) / tl.sin(angle)
+    result = tl.where(a < 0, tl.where(a == tl.floor(a), float("nan"), mirrored), result)
+    return tl.where(a == 0, -1.0 / a, result)
+
+
+@triton.jit
+def trigamma(a):
+    """The second derivative of lgamma."""
+    y = tl.where(a < 0.5, 1.0 - a, a)
+    more = tl.zeros_like(y)
+    for _ in range(10):
+        near = y < 10.0
+        more = more + tl.where(near, 1.0 / (y * y), 0.0)
+        y = tl.where(near, y + 1.0, y)
+    r = 1.0 / (y * y)
+    tail = 0.16666666666666666 - r * (
+        0.03333333333333333 - r * (0.023809523809523808 - r * 0.03333333333333333)
+    )
+    result = more + (1.0 + 0.5 / y + r * tail) / y
+    sine = tl.sin(3.141592653589793 * (a - tl.floor(a + 0.5)))
+    return tl.where(a < 0.5, 9.869604401089358 / (sine * sine) - result, result)
 '''
 
 
 def _by_name() -> dict[str, str]:
     """Return the text of each helper function by name."""
-    texts = [text for source in (_SOURCE, SPECIAL) for text in source.strip().split("\n\n\n")]
+    texts = _SOURCE.strip().split("\n\n\n")
     return {text.removeprefix("@triton.jit\ndef ").partition("(")[0]: text for text in texts}
 
 
@@ -340,3 +210,8 @@ def with_needed(names: Collection[str]) -> list[str]:
 def helpers_in(text: str) -> list[str]:
     """Return the helper functions that a Python text uses."""
     return [name for name in names_from_outside(text) if name in HELPERS]
+
+
+def calls_function(text: str) -> bool:
+    """Return True if a Python text uses a helper function or the library of the GPU; these take no plain numbers."""
+    return LIBRARY in text or bool(helpers_in(text))

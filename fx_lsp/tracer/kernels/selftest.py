@@ -79,7 +79,7 @@ class SelfTest:
     """Hold the definitions for the end of a file, its lines, and imports that have to begin the file.
 
     `imports` are its other imports; `module` is the class with kernels that the file offers, or ""; `missing` is the
-    reason if there is no comparison, or "".
+    reason if there is no comparison, or ""; `original` is the expression of the original, "" if its call needs objects.
     """
 
     definitions: tuple[str, ...] = ()
@@ -88,6 +88,7 @@ class SelfTest:
     imports: tuple[str, ...] = ()
     module: str = ""
     missing: str = ""
+    original: str = ""
 
 
 class _Missing(Exception):
@@ -145,7 +146,12 @@ def self_test(
         parts, lines = ([re.sub(rf"\b{name}\(", f"{name}_(", t) for t in texts] for texts in (parts, lines))
     imports = ("from torch.utils._pytree import tree_leaves",)
     main = tuple(line.replace("KERNELS", name) for line in lines)
-    return SelfTest((definition, *parts), main, future, imports, offered)
+    return SelfTest((definition, *parts), main, future, imports, offered, original=_call_of(definition, objects))
+
+
+def _call_of(definition: str, objects: Mapping[str, str]) -> str:
+    """Return the call of a definition that returns the original, "" if it returns objects of its program as well."""
+    return "" if objects else f"{definition.removeprefix('def ').partition('(')[0]}()"
 
 
 def _in_autocast(function: str, context: CallContext | None) -> str:

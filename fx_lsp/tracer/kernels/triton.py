@@ -304,6 +304,7 @@ def subject_of(traced: TracedCall, captured: Captured, graph: fx.Graph, name: st
         tuple(settings(parameters.receiver)),
         tuple(accepted),
         tuple(conditions),
+        test.original,
     )
 
 

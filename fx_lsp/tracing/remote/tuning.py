@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from fx_lsp.choices import EACH_KERNEL, NO_KERNELS, REGION_SUFFIX, Choices
+from fx_lsp.choices import Engine as KernelEngine
 from fx_lsp.measured import (
     COMPILE,
     EAGER,
@@ -32,6 +33,7 @@ MIXED = "mixed"
 VARIATIONS: Mapping[str, Mapping[str, str]] = {
     PLAIN: {"inductor": NO_KERNELS},
     "estimated": {},
+    "traced sizes": {"sizes": "traced"},
     EACH: {"inductor": EACH_KERNEL},
     "all by Inductor": {"inductor": "all"},
     "PyTorch's matmuls": {"matmul": "never", "inductor": NO_KERNELS},
@@ -42,7 +44,8 @@ VARIATIONS: Mapping[str, Mapping[str, str]] = {
     "Inductor max-autotune": {"engine": "max-autotune", "backward": "balance"},
 }
 """The choices of each candidate, besides the user's. Candidates with equal text are raced once."""
-RIVALS = (EAGER, COMPILE, MAX_AUTOTUNE)
+RIVALS: Mapping[str, KernelEngine] = {EAGER: "eager", COMPILE: "compile", MAX_AUTOTUNE: "compile-max-autotune"}
+"""The rivals of the candidates, with the engine of a file that does the same."""
 FIRST_ROUND = 0.7
 """The share of the time for the first round."""
 NOISE = 1.03
@@ -92,7 +95,8 @@ async def raced(
 ) -> AsyncGenerator[Event | Winner | Failure, None]:
     """Race candidates for a target, and yield the events of the job; the last item is the winner, or why there is none.
 
-    The second round races the mixed candidate, if it is another, with the fastest of the first.
+    The second round races the mixed candidate, if it is another, with the fastest of the first. A rival that is faster
+    wins, if a file can call the original.
     """
     field = await candidates(engine, asked)
     if isinstance(field, Failure):
@@ -118,6 +122,13 @@ async def raced(
         if last.keys() <= again.keys():
             times, field = {**times, **again}, {**field, **last}
             first = fastest({name: again[name] for name in last}) or first
+    rivals = {name: row for name, row in times.items() if name in RIVALS}
+    best = fastest({first: times[first], **rivals})
+    if best is not None and best in RIVALS:
+        choices = replace(asked.choices, engine=RIVALS[best])
+        text = await file_of(engine, asked, choices)
+        if isinstance(text, str):
+            first, field = best, {best: KernelCandidate(choices, text)}
     yield Winner(first, field[first], times, reports[0])
 
 

@@ -223,10 +223,11 @@ def checked(*tensors):
 
 def has_shape(tensor, shape, sizes):
     """Returns True if a tensor has a shape. A name is any size, but the same one."""
-    wanted = [actual if size is None else sizes.setdefault(size, actual)
-              if isinstance(size, str) else size
-              for size, actual in zip(shape, tensor.shape)]
-    return len(shape) == tensor.dim() and tensor.shape == tuple(wanted)
+    for size, actual in zip(shape, tensor.shape):
+        wanted = sizes.setdefault(size, actual) if isinstance(size, str) else size
+        if wanted not in (None, actual):
+            return False
+    return len(shape) == tensor.dim()
 
 
 def rms_norm(x, weight, eps=1e-06):
