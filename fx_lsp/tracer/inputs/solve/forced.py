@@ -20,7 +20,7 @@ import torch
 from fx_lsp.messages.assumptions import ONLY_WHEN_UNMET
 from fx_lsp.model import Remark, Span
 from fx_lsp.syntax import FunctionNode
-from fx_lsp.tracer.compat import sympy
+from fx_lsp.tracer.compat import FloorDiv, sympy
 from fx_lsp.tracer.inputs.evidence.requirements import shape_of
 from fx_lsp.tracer.inputs.plan.plans import Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, place_of
@@ -32,6 +32,8 @@ Again = Callable[[Sizes], Attempt]
 """Runs the target with other sizes."""
 
 MAX_DEMANDS = 4
+MAX_SIZES, MAX_SIZE = 4, 130
+"""The most sizes that satisfy a hardly satisfiable equality, and the size below which they are counted."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,13 @@ def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -
     for condition in _single_conditions(exploration):
         sides = _equal_sizes(condition)
         if sides is None:
+            if condition.chain:
+                demand = (
+                    _of_product(condition, exploration, names)
+                    or _of_itself(condition, exploration, names)
+                    or _of_counts(condition, exploration, names)
+                )
+                yield from () if demand is None else (demand,)
             continue
         first, second = (classes.root(side) for side in sides)
         if first == second:
@@ -373,9 +382,94 @@ _CONTRACTIONS = frozenset(
 )
 
 
+def _of_product(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
+    """Yield the requirement that a dimension of a tensor is the product of others: a matrix times itself."""
+    expression: Any = condition.expression
+    if not condition.held or expression.func is not sympy.Eq:
+        return None
+    sides = sorted(expression.args, key=lambda side: len(side.free_symbols))
+    single, several = sides
+    symbols = [s for s in (single, *several.args) if isinstance(s, sympy.Symbol) and s in exploration.dimensions]
+    if several.func is not sympy.Mul or len(symbols) != 1 + len(several.args):
+        return None
+    dimensions = [exploration.dimensions[symbol] for symbol in symbols]
+    if len({dimension.path for dimension in dimensions}) > 1 or not dimensions[0].rank:
+        return None
+    others = sorted(dimensions[1:], key=lambda dimension: dimension.index)
+    text = f"{name_of(dimensions[0], names)} == {' * '.join(name_of(d, names) for d in others)}"
+    return Demand(text, condition.chain[0], (single,))
+
+
+def _of_itself(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
+    """Return the requirement that restricts a dimension to few numbers by itself, or None: `n - n // 2` rows meet `n //
+    4`, or `n // 2` broadcasts because it is 1. Parity and the like hold for many sizes.
+    """
+    expression: Any = condition.expression
+    symbols = [symbol for symbol in exploration.dimensions if symbol in expression.free_symbols]
+    if not condition.held or expression.func is not sympy.Eq or len(symbols) != 1:
+        return None
+    (symbol,), dimension = symbols, exploration.dimensions[symbols[0]]
+    asks_itself = all(symbol in side.free_symbols for side in expression.args)
+    vanishes = expression.has(FloorDiv) and sympy.S.One in expression.args
+    if not dimension.rank or not (asks_itself or vanishes):
+        return None
+    holds = sum(expression.xreplace({symbol: sympy.Integer(size)}) == sympy.true for size in range(2, MAX_SIZE))
+    if holds > MAX_SIZES:
+        return None
+    text = f"{name_of(dimension, names)} == {exploration.hints[symbol]}"
+    return Demand(text, condition.chain[0], (symbol,))
+
+
+def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
+    """Return the requirement that counts of examples sum to a constant, or are multiples of each other;
+    else None.
+    """
+    expression: Any = condition.expression
+    involved = [symbol for symbol in exploration.dimensions if symbol in expression.free_symbols]
+    if not condition.held or expression.func is not sympy.Eq or not involved:
+        return None
+    has_number = any(abs(int(number)) > 1 for number in expression.atoms(sympy.Integer))
+    if not has_number or _holds_of_equal_counts(expression, involved):
+        return None
+    dimensions = [exploration.dimensions[symbol] for symbol in involved]
+    if len({dimension.path for dimension in dimensions}) > 1:
+        return _of_counts_of_several(condition, involved, exploration, names)
+    batches = [s for s, dimension in zip(involved, dimensions, strict=True) if _is_batch(dimension)]
+    ordered = sorted(involved, key=lambda symbol: exploration.dimensions[symbol].index)
+    shape = tuple(exploration.hints[symbol] for symbol in ordered)
+    if any(plan.spec.sizes == shape for _, plan in exploration.attempt.plans.tensors()):
+        return None  # a given input has as many elements, and that shape
+    if len(batches) != 1 or not any(side.is_Integer for side in expression.args):
+        return None
+    text = f"{name_of(exploration.dimensions[batches[0]], names)} == {exploration.hints[batches[0]]}"
+    return Demand(text, condition.chain[0], (batches[0],))
+
+
+def _of_counts_of_several(
+    condition: Condition, involved: Sequence[sympy.Symbol], exploration: Exploration, names: Mapping[Any, str]
+) -> Demand | None:
+    """Return the requirement on the counts of several inputs, if the equality contains nothing else."""
+    dimensions, plans = exploration.dimensions, exploration.attempt.plans
+    if not all(_counts_examples(dimensions[symbol], plans) for symbol in involved):
+        return None
+    symbol = next((s for s in involved if _is_batch(dimensions[s])), involved[0])
+    others = ", ".join(name_of(dimensions[s], names) for s in involved if s != symbol)
+    text = f"{name_of(dimensions[symbol], names)} == {exploration.hints[symbol]} for this {others}"
+    return Demand(text, condition.chain[0], (symbol,))
+
+
 def _is_batch(dimension: Dimension) -> bool:
     """Return True for the first of several dimensions."""
     return dimension.rank > 1 and dimension.index == 0
+
+
+def _holds_of_equal_counts(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> bool:
+    """Return True if an equality only compares counts: it holds whenever they are equal."""
+    try:
+        same = [expression.xreplace(dict.fromkeys(symbols, sympy.Integer(count))) for count in (4, 12, 32)]
+    except ZeroDivisionError:
+        return False
+    return all(answer == sympy.true for answer in same)
 
 
 def _equal_sizes(condition: Condition) -> tuple[Any, Any] | None:

@@ -100,9 +100,9 @@ def verdict(end: DeadEnd) -> Verdict | None:
         firsts.setdefault(attempt.stop, attempt)
     unpassed = (attempt for attempt in firsts.values() if not any(_came_past(attempt, other) for other in end.attempts))
     for attempt in islice(unpassed, MAX_PLACES):
-        stop = Stop(attempt, end)
-        if attempt.run.error is not None and not stop.is_moved():
-            return Verdict(attempt, "error" if stop.is_certain() else "warning")
+        severity = Stop(attempt, end).severity if attempt.run.error is not None else None
+        if severity is not None:
+            return Verdict(attempt, severity)
     return None
 
 
@@ -159,20 +159,19 @@ class Stop:
         lacking = getattr(self.attempt.run.error, "obj", None)
         return [lacking] if lacking is not None else [value for _, value in _parts_read(self.attempt)]
 
-    def is_moved(self) -> bool:
-        """Return True if the end is open, or if a change of one of the unknowns moves it."""
-        if any(unknown.aspect in OPEN for unknown in self.follows):
-            return True
-        experiments = (_EXPERIMENTS[unknown.aspect](self, unknown.path) for unknown in self.follows)
-        return any(concat.from_iterable(experiments))
+    @property
+    def severity(self) -> Severity | None:
+        """Return how certainly the code is wrong; None if the end is open, or if a change of an unknown moves it.
 
-    def is_certain(self) -> bool:
-        """Return True if all that the unknowns may be was tried: not all ranks of several inputs, nor the dtype of one
-        that the failing call accepts.
+        Not all is tried of several ranks together, nor of the dtype of an input that the failing call accepts.
         """
+        experiments = (_EXPERIMENTS[unknown.aspect](self, unknown.path) for unknown in self.follows)
+        if any(unknown.aspect in OPEN for unknown in self.follows) or any(concat.from_iterable(experiments)):
+            return None
         question, dependence = self.attempt.question, self.attempt.run.dependence
         accepted = of_other_dtypes(question) if question is not None else ()
-        return len(self.paths(Aspect.RANK)) < 2 and not any(dependence.input_of(change.operand) for change in accepted)
+        is_open = len(self.paths(Aspect.RANK)) > 1 or any(dependence.input_of(change.operand) for change in accepted)
+        return "warning" if is_open else "error"
 
     def paths(self, aspect: Aspect) -> frozenset[str]:
         """Return the paths of the inputs of which an aspect is unknown."""
@@ -226,12 +225,20 @@ def _inputs_themselves(stop: Stop) -> Iterator[Unknown]:
     for name in tensors & names.keys():
         if not all(isinstance(plan, TensorPlan) for plan in attempt.alternatives.get(name, ())):
             yield Unknown(name, Aspect.KIND)
-    if not isinstance(attempt.run.error, TypeError | AttributeError):
-        return
-    plain = {str(value) for value in stop.operands if isinstance(value, int | float | None)}
+    plain = _plain_operands(stop) if isinstance(attempt.run.error, TypeError | AttributeError) else set[str]()
     for name, plan in (*names.items(), *(attempt.plans.init.items if attempt.plans.init is not None else ())):
         if isinstance(plan, ValuePlan) and (plan.is_guess or plan.shown == "None") and plan.shown in plain:
             yield Unknown(name, Aspect.KIND if name in names else Aspect.VALUES)
+
+
+def _plain_operands(stop: Stop) -> set[str]:
+    """Return the numbers and None among the operands, as text, without those that are sizes or computed from sizes."""
+    numbers = {symbol for symbol, dimension in stop.exploration.dimensions.items() if not dimension.rank}
+    failed = stop.exploration.attempt.run.failed if stop.exploration.ends_like(stop.attempt) else None
+    symbolic = [*failed.args, *failed.kwargs.values()] if failed is not None else stop.operands
+    are_sizes = [isinstance(value, torch.SymInt) and value.node.expr not in numbers for value in symbolic]
+    plain = (value for value, is_size in zip(stop.operands, are_sizes, strict=False) if not is_size)
+    return {str(value) for value in plain if isinstance(value, int | float | None)}
 
 
 def _ranks(stop: Stop, path: str) -> Iterator[bool]:
