@@ -72,7 +72,8 @@ class Session:
     `first_settings` came with `initialize`; later settings of the client extend them. `asked_about` are the folders
     that the user was asked about, and `unstored_trust` the answers that could not be stored. `checks` are the checks of
     kernels, by the path of their file or the URI of their view. `picked` is the interpreter that the user has picked
-    for this connection.
+    for this connection. `redrawn` is set, and replaced, when results have changed; `pulled` is the one at the last
+    answer on the whole workspace.
     """
 
     capabilities: Capabilities = field(default_factory=Capabilities)
@@ -89,6 +90,8 @@ class Session:
     checks: dict[str, KernelCheck] = field(default_factory=dict[str, KernelCheck])
     unstored_trust: dict[str, FolderTrust] = field(default_factory=dict[str, "FolderTrust"])
     picked: str | None = None
+    redrawn: asyncio.Event = field(default_factory=asyncio.Event)
+    pulled: asyncio.Event | None = None
 
     def roots(self) -> list[str]:
         """Return the paths of the workspace folders on this machine."""

@@ -1,5 +1,6 @@
 """Clients that pull diagnostics: they are told when to pull, and nothing is published to them."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,14 @@ async def test_a_client_that_pulls_the_workspace_gets_the_problems_of_all_its_fi
             other: ["shape"],
         }
         known = {item.uri: item.result_id for item in first}
-        assert {item.kind for item in await e.pull_all(known)} == {"unchanged"}
         (tmp_path / "closed.py").unlink()
-        again = {item.uri: item for item in await e.pull_all(known)}
-        assert (again[uri].kind, again[other].items) == ("unchanged", ())
+        waiting = asyncio.ensure_future(e.pull_all(known))
+        for _ in range(3):
+            await e.client.workspace_symbol_async(types.WorkspaceSymbolParams("broken"))
+        assert not waiting.done()
+        e.change(uri, 2, "def broken(x): return fail + 1\n")
+        again = {item.uri: item for item in await waiting}
+        assert (again[(tmp_path / "right.py").as_uri()].kind, again[other].items) == ("unchanged", ())
 
 
 async def test_a_document_that_is_not_open_has_none(tmp_path: Path):

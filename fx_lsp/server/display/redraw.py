@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Set
 
 from lsprotocol import types
@@ -18,6 +19,8 @@ def redraw(session: Session, client: Client, views: Views, files: Set[str]) -> N
     """Publish diagnostics again, update views, and ask the client to request lenses and hints again."""
     if session.closed:
         return
+    session.redrawn.set()
+    session.redrawn = asyncio.Event()
     for file in dict.fromkeys((*files, *(d.file for d in session.documents))):  # passes report in other files, too
         try:
             publish(session, client, file)

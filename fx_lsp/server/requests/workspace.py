@@ -48,8 +48,12 @@ async def workspace_diagnostic(
     session: Session, params: types.WorkspaceDiagnosticParams
 ) -> types.WorkspaceDiagnosticReport:
     """Return the problems of open documents, and those of other files in stored answers that are still valid. Nothing
-    is traced for it.
+    is traced for it. A client asks again as soon as it has an answer: then the next one comes when results have
+    changed.
     """
+    if params.previous_result_ids and session.pulled is session.redrawn:
+        await session.redrawn.wait()
+    session.pulled = session.redrawn
     reports: list[types.WorkspaceDocumentDiagnosticReport] = []
     former = {each.uri: each.value for each in params.previous_result_ids}
     documents = [each for each in session.documents if not each.cells] if session.capabilities.pulls else []
