@@ -93,11 +93,12 @@ def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
 def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     task, init = candidate.task, candidate.constructed.plans
     guessed = any(plan.is_guess for _, plan in ran.plans.tensors())
-    if has_made_up_values(ran.plans):  # a made-up number would look like a constant of the code
-        return []
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work or not are_tensors_or_numbers(ran):
         return []
-    stand_ins, names = _stand_ins(ran.plans.init or init), dimension_names(candidate.node)
+    guesses = _guesses(ran.plans.init or init)
+    if has_made_up_values(ran.plans) or any(isinstance(guess, list | tuple) for guess in guesses):
+        return []  # a made-up number, and one in a guessed list, would look like a constant of the code
+    stand_ins, names = list(filter(callable, guesses)), dimension_names(candidate.node)
     odd = next(odd_narrowings(ran, candidate.evaluate, candidate.facts, names, stand_ins), None)
     if (telling := odd or _unlike_its_name(candidate, ran)) is not None:
         return [telling]
@@ -128,10 +129,9 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     return forced(exploration, candidate.node, again, lifted, set(_known_sizes(candidate, ran)))
 
 
-def _stand_ins(init: Plans) -> list[object]:
-    """Return the guessed functions among the arguments of a constructor."""
-    objects = (plan.make() for _, plan in init.items if isinstance(plan, ValuePlan) and plan.is_guess)
-    return list(filter(callable, objects))
+def _guesses(init: Plans) -> list[object]:
+    """Return the guessed values among the arguments of a constructor, other than tensors."""
+    return [plan.make() for _, plan in init.items if isinstance(plan, ValuePlan) and plan.is_guess]
 
 
 def _without(stand_ins: Sequence[object], exploration: Exploration) -> Exploration:

@@ -1,4 +1,5 @@
-# targets: Scan, ScanRight, Pooled, PooledRight, Masked, MaskedRight, FirstAlone, FirstAloneRight, Edges
+# targets: Scan, ScanRight, Pooled, PooledRight, Masked, MaskedRight, FirstAlone, FirstAloneRight, Edges, Padded,
+#  Strided
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -112,3 +113,28 @@ class Edges(nn.Module):
 
     def forward(self, image):
         return F.conv2d(image, self.kernel, padding=1)
+
+
+class Padded(nn.Module):
+    def __init__(self, inputs, outputs, stride=1):
+        super().__init__()
+        self.conv = nn.Conv1d(inputs, outputs, 3, stride=stride)
+
+    def forward(self, x):
+        return self.conv(F.pad(x, (1, 1)))
+
+
+class Strided(nn.Module):
+    def __init__(self, width, factors):
+        super().__init__()
+        self.layers = nn.ModuleList()
+        for i in range(max(factor.bit_length() - 1 for factor in factors)):
+            channels = 3 if i == 0 else width
+            self.layers.append(Padded(channels, width, 2))
+        self.last = Padded(channels, width)
+
+    def forward(self, x):
+        h = x
+        for layer in self.layers:
+            h = F.relu(layer(h))
+        return self.last(h)
