@@ -669,12 +669,12 @@ _OF_SEVERAL: dict[int, Callable[..., Any]] = {2: torch.add, 3: torch.addcmul}
 
 
 def makes(plan: Plan, thing: Any) -> bool:
-    """Return True if a value is the one that a plan creates, or one of several."""
+    """Return True if a value is the one that a plan creates, or one of several; of modules, each run has its own."""
     if not isinstance(plan, ValuePlan):
         return False
     several = plan.make()
     parts = several if isinstance(several, list | tuple) else (several,)
-    return any(type(part) is type(thing) and part == thing for part in parts)
+    return any(type(part) is type(thing) and (part == thing or isinstance(part, nn.Module)) for part in parts)
 
 
 def functions_for(plan: Plan, more: bool = False) -> list[Plan]:

@@ -7,11 +7,14 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import TracebackType
+from typing import Any
 
 from fx_lsp.model import Span
 from fx_lsp.tracer.failures.exceptions import expression, kind_of
-from fx_lsp.tracer.failures.frames import refused_call, tracebacks
+from fx_lsp.tracer.failures.frames import expression_at, refused_call, tracebacks, value_in
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans
+from fx_lsp.tracer.inputs.plan.signatures import bound, signature_of
 from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.solve.operands import Question, is_of_gradients, without_digits
 from fx_lsp.tracer.inputs.task import Task
@@ -143,6 +146,33 @@ def is_of_sizes(attempt: Attempt) -> bool:
 def place_of(attempt: Attempt) -> Span | None:
     """Return the expression at which an attempt ended, None if it is not in the user's code."""
     return attempt.chain[0] if attempt.chain else None
+
+
+def innermost(attempt: Attempt) -> TracebackType | None:
+    """Return the innermost frame of an error's traceback."""
+    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback
+
+
+def unbound_call(attempt: Attempt) -> Callable[..., Any] | None:
+    """Return the function or module that was called with other arguments than it has parameters; None if that is not
+    why an attempt ended.
+    """
+    traceback = innermost(attempt)
+    if traceback is None or not isinstance(attempt.run.error, TypeError):
+        return None
+    held, node = traceback.tb_frame.f_locals, expression_at(traceback, attempt.sources)
+    if {"self", "forward_call", "args", "kwargs"} <= held.keys():  # in the call by which a module runs its `forward`
+        called, function, args, kwargs = (held[name] for name in ("self", "forward_call", "args", "kwargs"))
+    elif isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
+        called = function = value_in(node.func, traceback.tb_frame)
+        args, kwargs = node.args, {keyword.arg or "": keyword.value for keyword in node.keywords}
+    else:
+        return None
+    signature = signature_of(function) if callable(function) and "" not in kwargs else None
+    return called if signature is not None and bound(signature, args, kwargs) is None else None
 
 
 def mentioned_tensors(attempt: Attempt) -> list[str]:

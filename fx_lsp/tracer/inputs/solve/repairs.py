@@ -13,10 +13,11 @@ from torch import nn
 
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.fake_kernels import runs_only_on_real_tensors
-from fx_lsp.tracer.failures.frames import called_in_vain
+from fx_lsp.tracer.failures.frames import CalledInVain, called_in_vain
 from fx_lsp.tracer.inputs.plan.configs import with_value
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import (
+    OF_FILE,
     Plan,
     Plans,
     SequencePlan,
@@ -36,6 +37,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     mentioned_names,
     mentioned_tensors,
     missing_name,
+    unbound_call,
 )
 from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch
 from fx_lsp.tracer.inputs.solve.missing_arguments import partially_applied, passed_on, tensor_for_default
@@ -148,14 +150,17 @@ def _as_given(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _something_to_call(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with functions in place of a guess that was called, wherever it was passed."""
-    called = called_in_vain(attempt.run.error, attempt.sources)
+    """Yield plans with functions in place of a guess that was called, wherever it was passed: it is not callable, or
+    takes fewer arguments. A module of the file is called as it is.
+    """
+    unbound = unbound_call(attempt)
+    called = CalledInVain(unbound, True) if unbound is not None else called_in_vain(attempt.run.error, attempt.sources)
     if called is None:
         return
     for name, plan in attempt.plans.items:
         is_tensor = isinstance(called.value, torch.Tensor)
         is_it = attempt.run.dependence.input_of(called.value) == name if is_tensor else makes(plan, called.value)
-        if is_it and plan.is_guess:
+        if is_it and plan.is_guess and getattr(plan, "detail", "") != OF_FILE:
             yield from (attempt.plans.with_plan(name, function) for function in functions_for(plan, called.more))
 
 

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from functools import cached_property
 from itertools import chain as concat
 from itertools import islice, takewhile
-from types import FrameType, ModuleType, TracebackType
+from types import FrameType, ModuleType
 from typing import Any, TypeAlias
 
 import torch
@@ -28,8 +28,15 @@ from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.frames import expression_at, tracebacks, value_in
 from fx_lsp.tracer.inputs.guessed_variables import GuessedVariables
 from fx_lsp.tracer.inputs.plan.plans import OF_FILE, Plan, Plans, SequencePlan, TensorPlan, ValuePlan, input_specs
-from fx_lsp.tracer.inputs.plan.signatures import bound, signature_of
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, missing_name, place_of
+from fx_lsp.tracer.inputs.solve.attempt import (
+    Attempt,
+    innermost,
+    is_data_dependent,
+    is_of_sizes,
+    missing_name,
+    place_of,
+    unbound_call,
+)
 from fx_lsp.tracer.inputs.solve.conditions import code_of, statements_raising
 from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT, of_other_dtypes
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
@@ -154,7 +161,7 @@ class Stop:
         failed = self.attempt.run.failed
         if failed is not None:
             return [*failed.args, *failed.kwargs.values()]
-        if _binds_nothing(self.attempt):
+        if unbound_call(self.attempt) is not None:
             return []
         lacking = getattr(self.attempt.run.error, "obj", None)
         return [lacking] if lacking is not None else [value for _, value in _parts_read(self.attempt)]
@@ -340,7 +347,7 @@ def _of_names(attempt: Attempt, error: AttributeError, parts: Sequence[tuple[ast
 
 def _is_raised_elsewhere(attempt: Attempt) -> bool:
     """Return True if Python's own code ended an attempt, or a part of PyTorch that users do not call."""
-    traceback = _innermost(attempt)
+    traceback = innermost(attempt)
     if traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) < 2:
         return False
     module = traceback.tb_frame.f_globals.get("__name__", "")
@@ -352,7 +359,7 @@ def _of_values(attempt: Attempt) -> Iterator[Unknown]:
     """Yield the values that an end follows from: of arguments that the code refuses itself, of tensors of which one has
     to be computed from another, or has to have one element.
     """
-    error, failed, traceback = attempt.run.error, attempt.run.failed, _innermost(attempt)
+    error, failed, traceback = attempt.run.error, attempt.run.failed, innermost(attempt)
     is_own = isinstance(error, _OWN_FAULTS) and _kind_of_end(attempt) in ("shape", "dtype", "error")
     is_of_user = traceback is not None and attempt.sources.rank(traceback.tb_frame.f_code.co_filename) < 2
     is_raised = is_of_user and traceback is not None and expression_at(traceback, attempt.sources) is None
@@ -444,31 +451,6 @@ def _loses_gradients(attempt: Attempt) -> bool:
     plans = dict(attempt.plans.tensors())
     sources = [plans[path] for path in dependence.of(*outputs) if path in plans]
     return is_lost and all(plan.grad and plan.spec.dtype.startswith(("f", "bf", "c")) for plan in sources)
-
-
-def _binds_nothing(attempt: Attempt) -> bool:
-    """Return True if a function was called with other arguments than it has parameters, whatever their values are."""
-    innermost = _innermost(attempt)
-    if innermost is None or not isinstance(attempt.run.error, TypeError):
-        return False
-    held, node = innermost.tb_frame.f_locals, expression_at(innermost, attempt.sources)
-    if {"forward_call", "args", "kwargs"} <= held.keys():  # in the call by which a module runs its own `forward`
-        function, args, kwargs = held["forward_call"], held["args"], held["kwargs"]
-    elif isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
-        function, args = value_in(node.func, innermost.tb_frame), node.args
-        kwargs = {keyword.arg or "": keyword.value for keyword in node.keywords}
-    else:
-        return False
-    signature = signature_of(function) if callable(function) and "" not in kwargs else None
-    return signature is not None and bound(signature, args, kwargs) is None
-
-
-def _innermost(attempt: Attempt) -> TracebackType | None:
-    """Return the innermost frame of an error's traceback."""
-    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return traceback
 
 
 def _has_known_ranks(attempt: Attempt) -> bool:

@@ -58,6 +58,22 @@ def sample(net, x, sigma_min=0.002):
 #: sample(net=(lambda x, *others, **named: x) with sigma_min=2, round_sigma=Identity(), x=f32[4, 64] · search;
 #:   sigma_min=0.002 · default) -> f32[4, 64]
 
+# === A model takes what a function that wraps it passes
+def wrapped(model, training):
+    def call(x, labels):
+        if training:
+            model.train()
+            return model(x, labels)
+        model.eval()
+        return model(x, labels)
+    return call
+
+def score_loss(model, batch):
+    t, noise = torch.rand(batch.shape[0]), torch.randn_like(batch)
+    score = wrapped(model, True)(batch + noise * t[:, None], t)
+    return (score + noise).square().mean()
+#: score_loss(model=lambda x, *others, **named: x, batch=f32[4, 64] · search) -> f32[]
+
 # === A value with methods of texts is one
 class Words(nn.Module):
     def __init__(self):
