@@ -222,17 +222,19 @@ def _kind_of_end(attempt: Attempt) -> str:
 
 
 def _inputs_themselves(stop: Stop) -> Iterator[Unknown]:
-    """Yield the kinds of the inputs that are operands of the end themselves, or parts of them: tensors that may be
-    something else, and numbers and None as far as they may be one. No other kinds are known of an argument of the
-    constructor.
+    """Yield the kinds of the inputs that are operands of the end themselves, or parts of them, if it rejected a kind:
+    tensors that may be something else, and numbers and None as far as they may be one. No other kinds are known of an
+    argument of the constructor.
     """
     attempt, names = stop.attempt, dict(stop.attempt.plans.items)
+    if not isinstance(attempt.run.error, TypeError | AttributeError):
+        return
     paths = {attempt.run.dependence.input_of(value) for value in tree_leaves(stop.operands)}
     tensors = {re.split(r"[\[.]", path)[0] for path in paths if path is not None}
     for name in tensors & names.keys():
         if not all(isinstance(plan, TensorPlan) for plan in attempt.alternatives.get(name, ())):
             yield Unknown(name, Aspect.KIND)
-    plain = _plain_operands(stop) if isinstance(attempt.run.error, TypeError | AttributeError) else set[str]()
+    plain = _plain_operands(stop)
     for name, plan in (*names.items(), *(attempt.plans.init.items if attempt.plans.init is not None else ())):
         if isinstance(plan, ValuePlan) and (plan.is_guess or plan.shown == "None") and plan.shown in plain:
             yield Unknown(name, Aspect.KIND if name in names else Aspect.VALUES)
