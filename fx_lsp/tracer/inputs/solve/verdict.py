@@ -223,15 +223,18 @@ def _kind_of_end(attempt: Attempt) -> str:
 
 def _inputs_themselves(stop: Stop) -> Iterator[Unknown]:
     """Yield the kinds of the inputs that are operands of the end themselves, or parts of them, if it rejected a kind:
-    tensors that may be something else, and numbers and None as far as they may be one. No other kinds are known of an
-    argument of the constructor.
+    tensors that may be something else, and numbers and None as far as they may be one.
+
+    No other kinds are known of an argument of the constructor, nor of what Python itself rejected: `h, c = state`.
     """
-    attempt, names = stop.attempt, dict(stop.attempt.plans.items)
-    if not isinstance(attempt.run.error, TypeError | AttributeError):
-        return
+    attempt, names, error = stop.attempt, dict(stop.attempt.plans.items), stop.attempt.run.error
     paths = {attempt.run.dependence.input_of(value) for value in tree_leaves(stop.operands)}
-    tensors = {re.split(r"[\[.]", path)[0] for path in paths if path is not None}
-    for name in tensors & names.keys():
+    tensors = {re.split(r"[\[.]", path)[0] for path in paths if path is not None} & names.keys()
+    if attempt.question is None and not isinstance(error, AttributeError):
+        yield from (Unknown(name, Aspect.VALUES) for name in tensors if names[name].is_guess)
+    if not isinstance(error, TypeError | AttributeError):
+        return
+    for name in tensors:
         if not all(isinstance(plan, TensorPlan) for plan in attempt.alternatives.get(name, ())):
             yield Unknown(name, Aspect.KIND)
     plain = _plain_operands(stop)
@@ -475,13 +478,20 @@ def _names_missing_file(value: Any) -> bool:
 
 
 def _users_innermost(attempt: Attempt) -> tuple[FrameType | None, ast.expr | None]:
-    """Return the innermost frame of the user's own code at the end, and its expression; None if a statement that is not
-    an expression raised.
+    """Return the innermost frame of the user's own code at the end, and its expression, of an unpacking the value; None
+    if a statement that is not an expression raised.
     """
     running = tracebacks(attempt.run.error, attempt.sources)
-    own = (t for t in running if attempt.sources.rank(t.tb_frame.f_code.co_filename) == 0)
-    innermost = next(own, None)
-    return (None, None) if innermost is None else (innermost.tb_frame, expression_at(innermost, attempt.sources))
+    own = next((t for t in running if attempt.sources.rank(t.tb_frame.f_code.co_filename) == 0), None)
+    if own is None:
+        return None, None
+    node = expression_at(own, attempt.sources)
+    statement = next((s for frame, s in statements_raising(attempt) if frame is own.tb_frame), None)
+    if isinstance(statement, ast.Assign | ast.For) and isinstance(node, ast.Tuple):
+        is_loop = isinstance(statement, ast.For)
+        targets, value = ([statement.target], statement.iter) if is_loop else (statement.targets, statement.value)
+        node = value if ast.unparse(node) in map(ast.unparse, targets) else node
+    return own.tb_frame, node
 
 
 def _parts_read(attempt: Attempt) -> list[tuple[ast.Name | ast.Attribute, Any]]:
