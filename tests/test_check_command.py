@@ -503,16 +503,16 @@ def test_the_folder_that_is_checked_is_a_root_of_imports(tmp_path: Path):
     assert " · 1 traced · 0 not · 0 problems · " in fx_lsp(tmp_path, "check", "code").stdout
 
 
-def test_guessed_inputs_make_no_problem(tmp_path: Path):
+def test_only_what_no_guess_changes_is_a_problem(tmp_path: Path):
     write(tmp_path, {"accident.py": ACCIDENT, "guessed.py": GUESSED})
     done = fx_lsp(tmp_path, "check")
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert "    warning: line 7: `torch.bmm(flat, flat)` only works when c == h * w. " in done.stdout
     assert " Is a dimension missing or swapped? [dimension]\n" in done.stdout
-    assert "accident.py:11: warning (dtype): Subtraction, the `-` operator" in done.stdout
+    assert "accident.py:11: error (dtype): Subtraction, the `-` operator" in done.stdout  # for any x
     assert "  mixed  guessed.py:4: not traced (inputs): KeyError: " in done.stdout and "`# fx: a=f32[" in done.stdout
     assert "  outer  not traced (inputs): as mixed\n" in done.stdout
-    assert " · 1 traced · 3 not · 0 problems · 2 warnings · " in done.stdout
+    assert " · 1 traced · 3 not · 1 problem · 1 warning · " in done.stdout
 
 
 def test_a_check_without_torch(project: Path, tmp_path: Path):
