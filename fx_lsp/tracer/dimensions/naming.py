@@ -173,7 +173,7 @@ class _Resolution:
         fixed: dict[sympy.Symbol, Span] = {}
         for condition in self._symbols.conditions.conditions:
             sides: tuple[Any, ...] = condition.expression.args if isinstance(condition.expression, sympy.Eq) else ()
-            for size, number in (sides, sides[::-1]) if condition.held and condition.chain else ():
+            for size, number in (sides, sides[::-1]) if sides and condition.held and condition.chain else ():
                 others = (other for tensor in condition.operands for other in sizes_of(tensor))
                 if size in self._symbols.paths and number.is_Integer and number in others:
                     fixed.setdefault(size, condition.chain[0])
