@@ -150,8 +150,7 @@ class Stop:
         """Return the unknowns that the end follows from; if there is an open one, the others may be missing."""
         attempt = self.attempt
         kinds = (of_machine(attempt), _of_values(attempt), _of_state(attempt), _of_objects(self))
-        open_ones = frozenset(concat.from_iterable(kinds))
-        return open_ones or frozenset(_of_inputs(self))
+        return next(filter(None, map(frozenset, kinds)), None) or frozenset(_of_inputs(self))
 
     @cached_property
     def operands(self) -> list[Any]:
