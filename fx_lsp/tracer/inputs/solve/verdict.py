@@ -227,17 +227,24 @@ def _inputs_themselves(stop: Stop) -> Iterator[Unknown]:
     No other kinds are known of an argument of the constructor, nor of what Python itself rejected: `h, c = state`.
     """
     attempt, names, error = stop.attempt, dict(stop.attempt.plans.items), stop.attempt.run.error
-    paths = {attempt.run.dependence.input_of(value) for value in tree_leaves(stop.operands)}
+    is_of_torch = attempt.question is not None or isinstance(error, AttributeError)
+    values = stop.operands if is_of_torch else [value for _, value in _parts_read(attempt, directly=True)]
+    paths = {attempt.run.dependence.input_of(value) for value in tree_leaves(values)}
     tensors = {re.split(r"[\[.]", path)[0] for path in paths if path is not None} & names.keys()
-    if attempt.question is None and not isinstance(error, AttributeError):
+    if not is_of_torch:
         yield from (Unknown(name, Aspect.VALUES) for name in tensors if names[name].is_guess)
     if not isinstance(error, TypeError | AttributeError):
         return
     for name in tensors:
         if not all(isinstance(plan, TensorPlan) for plan in attempt.alternatives.get(name, ())):
             yield Unknown(name, Aspect.KIND)
-    plain = _plain_operands(stop)
-    for name, plan in (*names.items(), *(attempt.plans.init.items if attempt.plans.init is not None else ())):
+    yield from _plain_inputs(stop)
+
+
+def _plain_inputs(stop: Stop) -> Iterator[Unknown]:
+    """Yield the kinds of the guessed numbers, and of the arguments that are None, that may be operands of the end."""
+    names, init, plain = dict(stop.attempt.plans.items), stop.attempt.plans.init, _plain_operands(stop)
+    for name, plan in (*names.items(), *(init.items if init is not None else ())):
         if isinstance(plan, ValuePlan) and (plan.is_guess or plan.shown == "None") and plan.shown in plain:
             yield Unknown(name, Aspect.KIND if name in names else Aspect.VALUES)
 
@@ -493,11 +500,18 @@ def _users_innermost(attempt: Attempt) -> tuple[FrameType | None, ast.expr | Non
     return own.tb_frame, node
 
 
-def _parts_read(attempt: Attempt) -> list[tuple[ast.Name | ast.Attribute, Any]]:
-    """Return the variables and attributes in the user's innermost running expression, each with its value."""
+def _parts_read(attempt: Attempt, directly: bool = False) -> list[tuple[ast.Name | ast.Attribute, Any]]:
+    """Return the variables and attributes in the user's innermost running expression, each with its value; `directly`:
+    without the arguments of calls inside, whose results it computes with.
+    """
     frame, node = _users_innermost(attempt)
-    parts = (part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))) if node is not None else ()
-    return [(part, value_in(part, frame)) for part in parts] if frame is not None else []
+    if frame is None or node is None:
+        return []
+    calls = (part for part in ast.walk(node) if directly and isinstance(part, ast.Call) and part is not node)
+    arguments = (argument for call in calls for argument in (*call.args, *(k.value for k in call.keywords)))
+    inside = {part for argument in arguments for part in ast.walk(argument)}
+    parts = (part for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute) and part not in inside)
+    return [(part, value_in(part, frame)) for part in parts]
 
 
 def are_numbers(plans: Iterable[Plan]) -> bool:
