@@ -227,7 +227,9 @@ def _inputs_themselves(stop: Stop) -> Iterator[Unknown]:
     No other kinds are known of an argument of the constructor, nor of what Python itself rejected: `h, c = state`.
     """
     attempt, names, error = stop.attempt, dict(stop.attempt.plans.items), stop.attempt.run.error
-    is_of_torch = attempt.question is not None or isinstance(error, AttributeError)
+    traceback = innermost(attempt)
+    is_inside = traceback is None or attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2
+    is_of_torch = is_inside or attempt.question is not None or isinstance(error, AttributeError)
     values = stop.operands if is_of_torch else [value for _, value in _parts_read(attempt, directly=True)]
     paths = {attempt.run.dependence.input_of(value) for value in tree_leaves(values)}
     tensors = {re.split(r"[\[.]", path)[0] for path in paths if path is not None} & names.keys()
