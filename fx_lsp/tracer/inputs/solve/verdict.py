@@ -25,7 +25,7 @@ from fx_lsp.model import Severity
 from fx_lsp.syntax import FUNCTIONS
 from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
-from fx_lsp.tracer.failures.frames import expression_at, tracebacks, value_in
+from fx_lsp.tracer.failures.frames import expression_at, expressions_raising, tracebacks, value_in
 from fx_lsp.tracer.inputs.guessed_variables import GuessedVariables
 from fx_lsp.tracer.inputs.plan.plans import OF_FILE, Plan, Plans, SequencePlan, TensorPlan, ValuePlan, input_specs
 from fx_lsp.tracer.inputs.solve.attempt import (
@@ -198,7 +198,7 @@ class Stop:
 
 
 def _of_inputs(stop: Stop) -> Iterator[Unknown]:
-    """Yield what is unknown of the inputs behind the operands of the end."""
+    """Yield what is unknown of the inputs that the operands of the end are computed from."""
     attempt = stop.attempt
     plans, behind = dict(attempt.plans.tensors()), attempt.run.dependence.of(*stop.operands)
     for path in behind:
@@ -334,8 +334,8 @@ _AS_USERS_WRITE = ("torch.nn", "torch.functional", "torch.distributions", "torch
 
 
 def of_machine(attempt: Attempt) -> Iterator[Unknown]:
-    """Yield what an end follows from and a real run has: files, modules, values of tensors, collections that other
-    parts of a program fill, what Python's own functions refuse in a shortened program.
+    """Yield what ended an attempt because only a real run has it: files, modules, values of tensors, collections that
+    other parts of a program fill, and what Python's own functions refuse in a shortened program.
     """
     error, parts = attempt.run.error, _parts_read(attempt)
     values = list(attempt.run.failed.args) if attempt.run.failed is not None else [value for _, value in parts]
@@ -410,13 +410,20 @@ def _stored(tree: ast.AST, besides: Collection[str] | None = None) -> Iterator[s
 
 
 def _of_objects(stop: Stop) -> Iterator[Unknown]:
-    """Yield the guesses that an end may follow from and that are neither tensors nor numbers; `*args` among them.
+    """Yield the guesses that an end may follow from and that are neither tensors nor numbers, and the numbers of
+    arguments of `*args` and of a call `f(*several)`.
 
     A module of the file is not open if the statement fails with another one alike.
     """
     attempt = stop.attempt
     if attempt.plans.starred in attempt.alternatives:
         yield Unknown(attempt.plans.starred or "", Aspect.VALUES)
+    running = (
+        node for _, node in expressions_raising(attempt.run.error, attempt.sources) if isinstance(node, ast.Call)
+    )
+    spread = [part for node in running for part in node.args if isinstance(part, ast.Starred)]
+    if isinstance(attempt.run.error, TypeError) and spread:
+        yield Unknown("", Aspect.VALUES)
     settled = _without_effect([other.plans for other in stop.end.attempts if other.stop == attempt.stop])
     plans = {n: plan for n, plan in attempt.plans.items if n not in settled and not _is_tensor_or_number(plan)}
     if plans and _reads_objects(attempt, plans):
