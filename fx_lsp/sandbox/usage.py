@@ -16,12 +16,13 @@ _REMOVED = " (deleted)"
 
 
 def processes_below(root: int) -> list[int]:
-    """Return a process and all below it."""
+    """Return a process and all below it; the process alone while no file can be opened."""
     children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError):
-            parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(path.parent.name))
+    with suppress(OSError):
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError, ValueError):
+                parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(path.parent.name))
     below = [root]
     for pid in below:
         below += children.get(pid, ())

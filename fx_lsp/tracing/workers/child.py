@@ -75,10 +75,7 @@ class Child:
         while not self.exited.done():
             await asyncio.wait({self.exited}, timeout=pause)
             started = time.monotonic()
-            try:
-                memory, files = used = await asyncio.to_thread(_used, self.pid, limit, scratch)
-            except OSError:
-                continue  # This process has no file descriptor left: count at the next turn.
+            memory, files = used = await asyncio.to_thread(_used, self.pid, limit, scratch)
             if self.exited.done() or started_at(self.pid) != self.started:
                 return
             if memory > limit or files > SCRATCH_BYTES:

@@ -8,12 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from fx_lsp.errors import WorkerStartError
+from fx_lsp.sandbox.usage import processes_below
 from fx_lsp.tracing.workers.channels import BUFFER
 
 _SETTING = "fx-lsp.interpreter to the Python that has your project's packages"
@@ -92,18 +93,11 @@ async def start_process(
 
 def resume_stopped(root: int) -> bool:
     """Have a process, and those below it, go on if they are stopped; return whether any was (Linux)."""
-    parents: dict[int, int] = {}
-    stopped: list[int] = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError):
-            state, parent = path.read_text().rpartition(")")[2].split()[:2]
-            parents[int(path.parent.name)] = int(parent)
-            stopped += [int(path.parent.name)] if state == "T" else []
-    resumed = [pid for pid in stopped if root in _lineage(pid, parents)]
-    for pid in resumed:
+    stopped = [pid for pid in processes_below(root) if _stat(pid)[:1] == ["T"]]
+    for pid in stopped:
         with suppress(OSError):
             os.kill(pid, signal.SIGCONT)
-    return bool(resumed)
+    return bool(stopped)
 
 
 def started_at(pid: int) -> int | None:
@@ -138,13 +132,6 @@ def _stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (OSError, UnicodeDecodeError):
         return []
-
-
-def _lineage(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
-    """Yield a process and those above it."""
-    while pid:
-        yield pid
-        pid = parents.get(pid, 0)
 
 
 def kill_group(pid: int) -> None:

@@ -131,7 +131,7 @@ class Shaped(nn.Module):
         pytest.param("colored", ["f32[1, 4, 64]"], id="the condition around a condition"),
         pytest.param("ranged", ["f32[4, 3, 12, 64]"], id="a range is no shape"),
         pytest.param("Window", ["5", "f32[8, 64]"], id="an odd number that a constructor takes"),
-        pytest.param("Shaped", ["(2, 2)", "'wrap'", "f32[2]"], id="a string and a tuple of a constructor"),
+        pytest.param("Shaped", ["(2, 2)", "'wrap'", "f32[3, 2, 2]"], id="a string and a tuple of a constructor"),
     ],
 )
 def test_what_is_found(trace: TraceFixture, name: str, found: list[str]) -> None:
