@@ -431,7 +431,7 @@ class Remark:
     after: CapturedGraph | None = None
 
 
-MemoryPart = Literal["parameters", "gradients", "optimizer", "saved", "temporary"]
+MemoryPart = Literal["parameters", "gradients", "optimizer", "saved", "temporary", "workspaces"]
 MemoryPhase = Literal["forward", "backward", "optimizer"]
 
 
@@ -441,8 +441,9 @@ class StepMemory:
     gradients, the state of optimizers, what forward leaves to backward, and the rest.
 
     The peak is in a `phase`, at `span`: in backward, that is the operation in forward. `device` is the device's type,
-    "cpu" if the program uses no GPU; `batch` is the number of samples that its loader yields at once, 0 without one.
-    `phases` are the peaks of all phases, in the order of `MemoryPhase`.
+    "cpu" if the program uses no GPU; `batch` is the number of samples that it trains with at once, 0 if unknown.
+    `phases` are the peaks of all phases, in the order of `MemoryPhase`; `reserved` is what the allocator of a GPU holds
+    in the end, `flops` what two steps compute. `reduced` is the class of the modules that a reduction applies to.
     """
 
     parameters: int
@@ -450,16 +451,20 @@ class StepMemory:
     optimizer: int
     saved: int
     temporary: int
+    workspaces: int
     phase: MemoryPhase
     span: Span | None
     device: str = "cuda"
     batch: int = 0
     phases: tuple[int, ...] = ()
+    reserved: int = 0
+    flops: int = 0
+    reduced: str = ""
 
     @property
     def peak(self) -> int:
         """Return the sum of all parts."""
-        return self.parameters + self.gradients + self.optimizer + self.saved + self.temporary
+        return self.parameters + self.gradients + self.optimizer + self.saved + self.temporary + self.workspaces
 
 
 @dataclass(frozen=True)
@@ -677,6 +682,8 @@ With `variant=targets`, the work applies to that variant of the target; alone, t
 """
 MEMORY = "memory"
 """The work that measures the memory of a script that trains, with batches so many times as large: `memory=2`."""
+REDUCED = "reduced"
+"""How its memory is reduced in this measurement: `memory&reduced=checkpoint`."""
 _VARIANT = "variant"
 _PLAIN = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%&")
 

@@ -9,14 +9,16 @@ import argparse
 import asyncio
 import json
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from fx_lsp.commands.options import add_tracing_options, engine_settings
 from fx_lsp.commands.places import place_text
 from fx_lsp.commands.sources import Source, find_sources, read_source, shown_path
-from fx_lsp.features.costs.fit import FACTOR, WORKSPACES, batch_lines, fit_data, fit_lines
+from fx_lsp.features.costs.fit import FACTOR, REDUCTIONS, WORKSPACES, batch_lines, fit_data, fit_lines
 from fx_lsp.features.wording.problems import describe
-from fx_lsp.model import MEMORY, Failure, StepMemory, Target, Trace, write_work
+from fx_lsp.model import MEMORY, REDUCED, Failure, StepMemory, Target, Trace, write_work
 from fx_lsp.tracing.engine import Engine
 
 
@@ -42,26 +44,47 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _measured(arguments: argparse.Namespace, sources: list[Source]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the file and the data of each training program, and print its lines for people."""
+    """Return the file and the data of each training program, and print its lines for people: of the files that are
+    named, and of those in folders that have the loop which trains.
+    """
     engine = Engine(engine_settings(arguments), lambda file: None, lambda status: None)
+    named = {str(Path(path).resolve()) for path in arguments.paths}
     rows: list[tuple[str, dict[str, Any]]] = []
     try:
         for source in sources:
-            try:
-                engine.open(source.file, read_source(source.file), (source.root,))
-            except (OSError, SyntaxError, ValueError):
-                continue
-            targets = await engine.targets(source.file)
-            kinds = {} if isinstance(targets, Failure) else {target.kind: target for target in targets}
-            if {"step", "script"} <= kinds.keys():
-                lines, data = await _fit(engine, kinds["script"])
+            outcome = await _of_file(engine, source, source.file in named)
+            if outcome is not None:
+                lines, data = outcome
                 rows.append((source.file, data))
                 if not arguments.json:
                     print("\n  ".join([shown_path(source.file), *lines]), flush=True)
-            engine.close(source.file)
     finally:
         await engine.shutdown()
     return rows
+
+
+async def _of_file(engine: Engine, source: Source, is_named: bool) -> tuple[list[str], dict[str, Any]] | None:
+    """Return the lines and the data of a program: its peak, or why there is none; None where a folder's file trains
+    nothing.
+    """
+    try:
+        engine.open(source.file, read_source(source.file), (source.root,))
+    except (OSError, SyntaxError, ValueError) as error:
+        return _no_peak(source.file, f"{source.file} cannot be read: {error}") if is_named else None
+    try:
+        targets = await engine.targets(source.file)
+        if isinstance(targets, Failure):
+            return _no_peak(source.file, describe(targets)) if is_named else None
+        kinds = {target.kind: target for target in targets}
+        if "script" in kinds and (is_named or "step" in kinds):
+            return await _fit(engine, kinds["script"])
+        return _no_peak(source.file, "it is no program that imports torch") if is_named else None
+    finally:
+        engine.close(source.file)
+
+
+def _no_peak(file: str, reason: str) -> tuple[list[str], dict[str, Any]]:
+    return [f"no peak: {reason}"], {"file": file, "failure": reason}
 
 
 async def _fit(engine: Engine, script: Target) -> tuple[list[str], dict[str, Any]]:
@@ -69,14 +92,19 @@ async def _fit(engine: Engine, script: Target) -> tuple[list[str], dict[str, Any
     outcome = await engine.outcome(script.file, script.name, MEMORY, final=True)
     memory = outcome.memory if isinstance(outcome, Trace) else None
     if memory is None:
-        reason = describe(outcome) if isinstance(outcome, Failure) else ""
-        return [f"no peak: {reason}"], {"file": script.file, "failure": reason}
-    lines = batch_lines(memory, await _larger(engine, script) if memory.batch else None)
-    place = place_text(memory.span) if memory.span is not None else ""
-    return [*fit_lines(memory, lines, place)], {"target": script.id, **fit_data(memory, lines)}
+        return _no_peak(script.file, describe(outcome) if isinstance(outcome, Failure) else "")
+    works = [{MEMORY: str(FACTOR)}, *({MEMORY: "", REDUCED: name} for name in REDUCTIONS)]
+    larger, *reduced = await asyncio.gather(*(_variation(engine, script, work) for work in works))
+    if larger is not None and larger.batch and not memory.batch:
+        memory = replace(memory, batch=larger.batch // FACTOR)
+    saving = {name: less for name, less in zip(REDUCTIONS, reduced, strict=True) if less is not None}
+    lines, place = batch_lines(memory, larger), place_text(memory.span) if memory.span is not None else ""
+    notes = [f"note: {note}" for note in outcome.notes] if isinstance(outcome, Trace) else []
+    data = {"target": script.id, **fit_data(memory, lines, saving)}
+    return [*fit_lines(memory, lines, place, saving), *notes], data
 
 
-async def _larger(engine: Engine, script: Target) -> StepMemory | None:
-    """Return the memory of a program with batches `FACTOR` times as large, None if it fails with them."""
-    outcome = await engine.outcome(script.file, script.name, write_work({MEMORY: str(FACTOR)}), final=True)
+async def _variation(engine: Engine, script: Target, work: dict[str, str]) -> StepMemory | None:
+    """Return the memory of a program with a larger batch or a reduction, None if it fails with that."""
+    outcome = await engine.outcome(script.file, script.name, write_work(work), final=True)
     return outcome.memory if isinstance(outcome, Trace) else None

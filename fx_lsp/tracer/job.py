@@ -77,8 +77,8 @@ from fx_lsp.tracer.program.load import (
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.reads import reads, watch_reads
-from fx_lsp.tracer.rehearsal.live_memory import training_memory
 from fx_lsp.tracer.rehearsal.rehearse import Rehearsed, rehearse
+from fx_lsp.tracer.rehearsal.training_memory import training_memory
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
@@ -138,7 +138,8 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             with marked(sources, _replies.__code__) if builds else nullcontext():
                 if _asks_memory(request):
                     memory = training_memory(request, sources, around.mode)
-                    yield _with_dependencies(TraceReply(_of_memory(request, memory, started)), basis)
+                    reply = _with_notes(TraceReply(_of_memory(request, memory, started)), around.notes)
+                    yield _with_dependencies(reply, basis)
                     return
                 if request.kind == "script":
                     script = rehearse(request, sources, around.mode)

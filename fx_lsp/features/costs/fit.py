@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from fx_lsp.features.wording.text import format_bytes
 from fx_lsp.model import MemoryPart, MemoryPhase, StepMemory
@@ -14,14 +14,19 @@ GPUS = (16, 24, 40, 80)
 """The memory of common GPUs, in GiB."""
 FACTOR = 16
 """The ratio of the two batches that a line goes through."""
-RESERVED_BYTES = GIB
-"""A guess of what no tensor gets on a GPU: CUDA's context, workspaces of libraries, and gaps between blocks."""
+OTHER_BYTES = GIB
+"""A guess of what the allocator does not get on a GPU: CUDA's context, and kernels that are loaded."""
 WORKSPACES = (
-    "workspaces inside operations are not counted: cuBLAS has 16 MiB (64 MiB on Hopper), cuDNN may need much more"
+    "workspaces are those of cuBLAS on Hopper (16 MiB before); what cuDNN allocates during a convolution is not counted"
 )
-"""Twice the default of CUBLAS_WORKSPACE_CONFIG, by the architecture, in PyTorch's CublasHandlePool.cpp: the thread of
-autograd has a workspace too.
-"""
+REDUCTIONS = {
+    "checkpoint": "checkpoint each {of}",
+    "bfloat16": "autocast to bfloat16 around {of}",
+    "fused": "fused=True for {of}",
+}
+"""What reduces the memory of a program, as `REDUCED` names it."""
+LEAST = 0.02
+"""The part of the peak that a reduction has to save to be worth a line."""
 
 
 @dataclass(frozen=True)
@@ -38,55 +43,80 @@ class BatchLine:
         return f"{format_bytes(round(self.slope))} · B + {base}" if self.slope else base
 
 
-Lines = Mapping[MemoryPhase, BatchLine]
+Line = Literal[MemoryPhase, "reserved"]
+Lines = Mapping[Line, BatchLine]
+Reduced = Mapping[str, StepMemory]
+"""The memory of a program with each reduction."""
 
 
 def batch_lines(memory: StepMemory, larger: StepMemory | None) -> Lines:
-    """Return the line of each phase through its peaks with two batches; empty without two."""
+    """Return the line of each phase through its peaks with two batches, and that of what is reserved; empty without
+    two.
+    """
     if larger is None or not 0 < memory.batch < larger.batch:
         return {}
     more = larger.batch - memory.batch
-    slopes = [(many - few) / more for few, many in zip(memory.phases, larger.phases, strict=True)]
-    bases = [few - slope * memory.batch for few, slope in zip(memory.phases, slopes, strict=True)]
-    return dict(zip(get_args(MemoryPhase), map(BatchLine, slopes, bases), strict=True))
+    few, many = (*memory.phases, memory.reserved), (*larger.phases, larger.reserved)
+    slopes = [(after - before) / more for before, after in zip(few, many, strict=True)]
+    bases = [before - slope * memory.batch for before, slope in zip(few, slopes, strict=True)]
+    return dict(zip((*get_args(MemoryPhase), "reserved"), map(BatchLine, slopes, bases), strict=True))
 
 
 def largest_batch(lines: Lines, gpu: int) -> int | None:
-    """Return the most samples in a batch that fits a GPU of so many GiB, as a guess; 0 if none does, None if the peak
-    does not depend on the batch.
+    """Return the most samples in a batch that fits a GPU of so many GiB, as a guess; 0 if none does, None if what is
+    reserved does not depend on the batch.
     """
-    free = gpu * GIB - RESERVED_BYTES
-    if any(line.base > free for line in lines.values()):
+    free, line = gpu * GIB - OTHER_BYTES, lines.get("reserved", BatchLine(0, 0))
+    if line.base > free:
         return 0
-    return min((int((free - line.base) // line.slope) for line in lines.values() if line.slope > 0), default=None)
+    return int((free - line.base) // line.slope) if line.slope > 0 else None
 
 
-def fit_lines(memory: StepMemory, lines: Lines, place: str) -> Iterator[str]:
-    """Yield the peak with its parts and its `place`, and the largest batches."""
+def fit_lines(memory: StepMemory, lines: Lines, place: str, reduced: Reduced) -> Iterator[str]:
+    """Yield the peak with its parts and its `place`, the largest batches, and what would reduce the peak."""
     amounts: dict[MemoryPart, int] = {part: getattr(memory, part) for part in get_args(MemoryPart)}
     parts = " + ".join(f"{part} {format_bytes(amount)}" for part, amount in amounts.items() if amount)
     at = f", at {place}" if place else ""
     yield f"peak {format_bytes(memory.peak)} = {parts}: in {memory.phase}{at}"
     if memory.device == "cpu":
         yield "the program trains on the CPU"
+    else:
+        yield f"reserved {format_bytes(memory.reserved)}, by the rules of PyTorch's allocator"
+    for reduction, less in worthwhile(memory, reduced).items():
+        what = REDUCTIONS[reduction].format(of=less.reduced)
+        more = less.flops / max(memory.flops, 1) - 1
+        flops = f", {more:+.0%} FLOPs" if abs(more) >= 0.005 else ""
+        yield f"{what}: −{format_bytes(memory.peak - less.peak)}{flops}"
     largest = {gpu: largest_batch(lines, gpu) for gpu in GPUS}
     if None in largest.values():
-        yield "the largest batch is unknown: the peak depends on no batch of a DataLoader"
+        yield "the largest batch is unknown: no DataLoader and no number in this file tells the batch"
         return
-    yield f"with B samples, now {memory.batch:,}: " + ", ".join(f"{phase} {line.text}" for phase, line in lines.items())
+    yield f"with B samples, now {memory.batch:,}: " + ", ".join(f"{name} {line.text}" for name, line in lines.items())
     batches = ", ".join(f"{batch:,} in {gpu} GiB" for gpu, batch in largest.items())
-    yield f"largest batch (a guess): {batches}, with {format_bytes(RESERVED_BYTES)} for all else"
+    yield f"largest batch (a guess): {batches}, with {format_bytes(OTHER_BYTES)} for all else"
 
 
-def fit_data(memory: StepMemory, lines: Lines) -> dict[str, Any]:
+def worthwhile(memory: StepMemory, reduced: Reduced) -> Reduced:
+    """Return the reductions that apply to something and save enough of the peak, the best first."""
+    less = {name: other for name, other in reduced.items() if other.reduced}
+    kept = {name: other for name, other in less.items() if memory.peak - other.peak >= LEAST * memory.peak}
+    return dict(sorted(kept.items(), key=lambda entry: entry[1].peak))
+
+
+def fit_data(memory: StepMemory, lines: Lines, reduced: Reduced) -> dict[str, Any]:
     """Return the peak as stable data for scripts, in bytes; the largest batches are guesses, by GiB of the GPU."""
     return {
         "peak": memory.peak,
+        "reserved": memory.reserved,
         "parts": {part: getattr(memory, part) for part in get_args(MemoryPart)},
         "phase": memory.phase,
         "place": None if memory.span is None else {"file": memory.span.file, "line": memory.span.line},
         "device": memory.device,
         "batch": memory.batch or None,
+        "reductions": {
+            name: {"of": less.reduced, "peak": less.peak, "flops": less.flops / max(memory.flops, 1)}
+            for name, less in worthwhile(memory, reduced).items()
+        },
         "by_batch": {phase: {"slope": line.slope, "base": line.base} for phase, line in lines.items()},
         "largest_batch": {str(gpu): largest_batch(lines, gpu) for gpu in GPUS},
     }

@@ -1,74 +1,44 @@
 """Follow the memory of a training program on fake tensors: each storage, from its allocation to its end.
 
 The program runs as it is, with autograd and its optimizers, so that what they hold and release is what they would on a
-device. Operations of a device may allocate a workspace inside, which nothing shows here.
+device. Operations of a device may allocate a workspace inside: that of cuBLAS is counted, others are not.
 """
 
 from __future__ import annotations
 
-import ast
 import gc
 import math
-import os
 import sys
 import weakref
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple, get_args
-from unittest.mock import patch
 
 import torch
-import torch.nn.functional as F
 import torch.optim.optimizer as optimizers
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
+from torch.utils.flop_counter import flop_registry
 
-from fx_lsp.messages.targets import NO_TRAINING
-from fx_lsp.model import MEMORY, Failure, MemoryPart, MemoryPhase, Span, StepMemory, TraceRequest, read_work
-from fx_lsp.tracer.compat import FakeTensor, FakeTensorMode
-from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.program.data.loaders import FullBatches
-from fx_lsp.tracer.program.effects import EffectBlocked
-from fx_lsp.tracer.program.gpu.tensors import gpu_attention
-from fx_lsp.tracer.program.load import empty_module
-from fx_lsp.tracer.program.rewriting.script import rehearsed
-from fx_lsp.tracer.program.time_limit import TimeUp
-from fx_lsp.tracer.rehearsal.program_run import ProgramRun
+from fx_lsp.model import MemoryPart, MemoryPhase, Span, StepMemory
+from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
+from fx_lsp.tracer.rehearsal.caching_allocator import BLOCK_BYTES, CachingAllocator, MemoryBlock, round_up
+from fx_lsp.tracer.rehearsal.gpu_kernels import kernels_of_gpu
+from fx_lsp.tracer.run.values.numbers import NUMBER
 from fx_lsp.tracer.source.provenance import Sources
 
 STEPS = 2
 """The steps of an optimizer to run: its state exists from the first one on."""
-SECONDS = 60.0
-"""The seconds that a program may take."""
-BLOCK_BYTES = 512
-"""The unit of sizes on a GPU: `kMinBlockSize` of PyTorch's CUDACachingAllocator."""
-
-
-def training_memory(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> StepMemory | Failure:
-    """Run a program until its optimizer has stepped `STEPS` times, and return the peak of its memory, or why there is
-    none.
-    """
-    run = ProgramRun(batches=FullBatches(int(read_work(request.work)[MEMORY] or 1)))
-    module, memory = empty_module(request), LiveMemory(sources)
-    run.turns.trains_on = lambda: not memory.is_over
-    tree = rehearsed(ast.parse(request.source, request.file))
-    vars(module).update(run.namespace())
-    error: BaseException | None = None
-    with run.surroundings(request.file, sources, request.source.splitlines(), mode), memory.watching():
-        try:
-            run.execute(tree, request.file, module, SECONDS)
-        except (Exception, EffectBlocked, SystemExit, TimeUp) as stopped:
-            error = stopped
-    if (result := memory.result()) is not None:
-        return replace(result, batch=run.batches.size if run.batches is not None else 0)
-    reasons = [sentence(reason) for reason in (*run.absences.errors, error) if reason is not None]
-    reason = reasons[0] if reasons else "an optimizer steps once" if memory.steps else "no optimizer steps"
-    return NO_TRAINING.failure(file=os.path.basename(request.file), reason=reason)
+WORKSPACE_BYTES = 32 << 20
+"""The workspace of cuBLAS in each thread that multiplies matrices: `parseChosenWorkspaceSize` of PyTorch's
+CublasHandlePool.cpp for Hopper. Earlier GPUs have 8.1 MiB.
+"""
+_aten = torch.ops.aten
+_OF_CUBLAS = {_aten.mm, _aten.addmm, _aten.bmm, _aten.baddbmm, _aten._scaled_mm}
 
 
 @dataclass
@@ -79,6 +49,7 @@ class _LiveStorage:
     device: str
     begin: int
     in_backward: bool
+    block: MemoryBlock
     end: float = math.inf
     part: MemoryPart | None = None
 
@@ -90,54 +61,23 @@ class _Peak(NamedTuple):
     span: Span | None
 
 
-def _is_on_gpu(tensor: Any) -> bool:
-    return isinstance(tensor, FakeTensor) and tensor.fake_device.type == "cuda"
-
-
-def _dropout(tensor: Tensor, p: float, train: bool) -> Tensor:
-    """Call the dropout of a GPU, which saves a mask of bools."""
-    is_fused = _is_on_gpu(tensor) and train and 0 < p < 1
-    return torch.native_dropout(tensor, p, train)[0] if is_fused else torch.dropout(tensor, p, train)
-
-
-def _attention(query: Tensor, *args: Any, **options: Any) -> Tensor:
-    """Call the attention of a GPU, also inside of PyTorch's own functions."""
-    return (gpu_attention if _is_on_gpu(query) else scaled_dot_product_attention)(query, *args, **options)
-
-
-_OF_GPU = (torch._VF, "dropout", _dropout), (F, "scaled_dot_product_attention", _attention)
-"""Functions that PyTorch's own call, and that choose other operations on a GPU than C++ does where it sees none."""
-
-
-_FUSED = "silu_backward", "mish_backward"
-"""Operations with one kernel on a GPU that C++ computes in several where it sees none."""
-
-
-def _whole(operation: Any) -> Callable[..., Tensor]:
-    """Return a function that calls an operation as one, without its parts, and does not differentiate it."""
-
-    def call(*args: Tensor) -> Tensor:
-        with torch._C._AutoDispatchBelowAutograd():
-            return operation(*args)
-
-    return call
-
-
-def _step_of_scaler(self: Any, optimizer: Any, state: Any, *args: Any, **options: Any) -> Any:
-    """Step as a `GradScaler` does if no gradient has overflowed."""
-    return optimizer.step(*args, **options)
-
-
 class LiveMemory(TorchDispatchMode):
-    """Note all storages by the type of their device, until each optimizer has stepped `STEPS` times."""
+    """Note all storages by the type of their device, until each optimizer has stepped `STEPS` times.
+
+    `flops` are those of all operations; `rows` are the first sizes of the tensors that models are called with to be
+    trained, one of which is the batch.
+    """
 
     def __init__(self, sources: Sources) -> None:
         super().__init__()
         self._sources = sources
         self._storages: dict[int, tuple[weakref.ref[Any], _LiveStorage]] = {}
         self._all: list[_LiveStorage] = []
-        self._time = 0
+        self._time = self.flops = 0
         self.steps = Counter[int]()
+        self.rows: dict[int, None] = {}
+        self._allocators = defaultdict[str, CachingAllocator](CachingAllocator)
+        self._workspaces: set[bool] = set()
         self._live = Counter[str]()
         self._peaks: dict[str, _Peak] = {}
         self._phases = Counter[tuple[str, MemoryPhase]]()
@@ -147,10 +87,27 @@ class LiveMemory(TorchDispatchMode):
         self._is_stepping = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        options = kwargs or {}
+        try:
+            result = func(*args, **options)
+        except DATA_DEPENDENT:
+            if func is not _aten._local_scalar_dense.default:
+                raise
+            result = NUMBER if args[0].is_floating_point() else args[0].dtype is not torch.bool
         if not self.is_over:
             self._note(result)
+            self._compute(func.overloadpacket, args, options, result)
         return result
+
+    def _compute(self, operation: Any, args: Any, options: Any, result: Any) -> None:
+        """Count the FLOPs of an operation, and the workspace that cuBLAS allocates in each thread that calls it."""
+        if operation in flop_registry:
+            self.flops += flop_registry[operation](*args, **options, out_val=result)
+        in_backward = torch._C._current_graph_task_id() != -1
+        if operation in _OF_CUBLAS and result.device.type == "cuda" and in_backward not in self._workspaces:
+            self._workspaces.add(in_backward)
+            workspace = self._allocated(WORKSPACE_BYTES, "cuda", in_backward)
+            workspace.part = "workspaces"
 
     @property
     def is_over(self) -> bool:
@@ -176,8 +133,7 @@ class LiveMemory(TorchDispatchMode):
         key = storage._cdata
         if key in self._storages:
             return
-        self._time += 1
-        noted = _LiveStorage(-(-storage.nbytes() // BLOCK_BYTES) * BLOCK_BYTES, device, self._time, in_backward)
+        noted = self._allocated(storage.nbytes(), device, in_backward)
 
         def ended(reference: Any) -> None:
             if key in self._storages and self._storages[key][0] is reference:
@@ -185,10 +141,19 @@ class LiveMemory(TorchDispatchMode):
                 self._time += 1
                 noted.end = self._time
                 self._live[device] -= noted.bytes
+                if not self.is_over:
+                    self._allocators[device].free(noted.block)
 
         self._storages[key] = weakref.ref(storage, ended), noted
+
+    def _allocated(self, size: int, device: str, in_backward: bool) -> _LiveStorage:
+        """Note that a device allocates so many bytes now."""
+        self._time += 1
+        block = self._allocators[device].allocate(size)
+        noted = _LiveStorage(round_up(size, BLOCK_BYTES), device, self._time, in_backward, block)
         self._all.append(noted)
         self._live[device] += noted.bytes
+        return noted
 
     def _span(self, in_backward: bool) -> Span | None:
         """Return the line of the user's code that runs, or in backward that of the operation in forward."""
@@ -230,18 +195,28 @@ class LiveMemory(TorchDispatchMode):
             trains = any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
             self.steps[id(optimizer)] += trains
 
-        kernels: Any = torch.library.Library("aten", "IMPL")
-        supported: Any = vars(optimizers).get("_foreach_supported_types", [])
+        depth, told = 0, 0
+
+        def called(module: nn.Module, args: Any) -> None:
+            nonlocal depth, told
+            depth += 1
+            if torch.is_grad_enabled() and not (told or self.is_over):
+                sizes = [tensor.shape[0] for tensor in tree_iter(args) if isinstance(tensor, Tensor) and tensor.dim()]
+                self.rows |= dict.fromkeys(sizes)
+                told = depth if sizes else 0
+
+        def returned(module: nn.Module, args: Any, result: Any) -> None:
+            nonlocal depth, told
+            depth -= 1
+            told = told if depth else 0
+
         with ExitStack() as stack:
+            hooks = nn.modules.module
+            stack.callback(hooks.register_module_forward_pre_hook(called).remove)
+            stack.callback(hooks.register_module_forward_hook(returned, always_call=True).remove)
             stack.callback(optimizers.register_optimizer_step_pre_hook(before).remove)
             stack.callback(optimizers.register_optimizer_step_post_hook(after).remove)
-            stack.callback(kernels._destroy)
-            for name in _FUSED:
-                kernels.impl(name, _whole(getattr(torch.ops.aten, name).default), "AutogradCUDA")
-            for owner, name, replacement in _OF_GPU:
-                stack.enter_context(patch.object(owner, name, replacement))
-            stack.enter_context(patch.object(torch.amp.GradScaler, "_maybe_opt_step", _step_of_scaler))
-            stack.enter_context(patch.object(optimizers, "_foreach_supported_types", [*supported, FakeTensor]))
+            stack.enter_context(kernels_of_gpu())
             stack.enter_context(self)
             yield
 
@@ -259,7 +234,16 @@ class LiveMemory(TorchDispatchMode):
             if storage.device == device and storage.begin <= peak.time < storage.end:
                 parts[storage.part or self._use(storage)] += storage.bytes
         phases = tuple(self._phases[device, phase] for phase in get_args(MemoryPhase))
-        return StepMemory(**parts, phase=peak.phase, span=peak.span, device=device, phases=phases)
+        reserved = self._allocators[device].reserved
+        return StepMemory(
+            **parts,
+            phase=peak.phase,
+            span=peak.span,
+            device=device,
+            phases=phases,
+            reserved=reserved,
+            flops=self.flops,
+        )
 
     def _use(self, storage: _LiveStorage) -> MemoryPart:
         """Return "saved" for a storage of forward that is alive when the next backward begins."""

@@ -78,7 +78,9 @@ def test_a_large_batch_has_its_peak_at_the_line_that_saves_most(measured: Measur
     assert memory.optimizer == 0
     assert memory.span is not None
     assert 0 < memory.saved - 3 * 8192 * ROW <= 1024, "the batch, the result of relu, that of `last`; and the loss"
-    assert memory.peak == memory.parameters + memory.gradients + memory.saved + memory.temporary
+    assert memory.peak == memory.parameters + memory.gradients + memory.saved + memory.temporary + memory.workspaces
+    assert memory.workspaces == 64 << 20, "of the main thread and that of autograd"
+    assert memory.peak <= memory.reserved <= 1.3 * memory.peak
 
 
 @pytest.mark.parametrize(
@@ -140,6 +142,69 @@ def test_batches_of_a_loader_can_be_larger(measured: Measure):
     assert (once.batch, larger.batch) == (16, 256)
     grown = (larger.phases[1] - once.phases[1]) / 240
     assert 3 * ROW <= grown <= 8 * ROW, "the bytes of one sample"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("torch.randn(ROWS, 256, device=device)", "torch.randn(BATCH, 256, device=device)", id="rows"),
+        pytest.param(
+            "torch.randn(ROWS, 256, device=device)", "torch.randn(BATCH * 256).view(-1, 256).to(0)", id="view"
+        ),
+    ],
+)
+def test_a_number_that_gives_models_more_rows_and_no_more_parameters_is_the_batch(
+    measured: Measure, before: str, after: str
+):
+    loop = "BATCH = 48\nSTEPS = 48\n" + TRAIN.replace(before, after)
+    once, larger = (measured("Net()", "torch.optim.SGD(net.parameters())", 0, loop, w) for w in ("memory", "memory=16"))
+    assert (once.batch, larger.batch) == (0, 16 * 48)
+    grown = (larger.phases[1] - once.phases[1]) / (15 * 48)
+    assert 3 * ROW <= grown <= 8 * ROW, "the bytes of one sample"
+
+
+@pytest.mark.parametrize(
+    ("reduction", "of"), [("checkpoint", "Net"), ("bfloat16", "Sequential"), ("fused", "AdamW"), ("", "")]
+)
+def test_what_a_reduction_saves(measured: Measure, reduction: str, of: str):
+    deep = "nn.Sequential(*(Net(nn.Sequential(nn.GELU(), nn.GELU(), nn.GELU())) for _ in range(4)))"
+    rows = 4 if reduction == "fused" else 8192
+    whole, less = (
+        measured(deep, "torch.optim.AdamW(net.parameters())", rows, TRAIN, work)
+        for work in ("memory", f"memory&reduced={reduction}")
+    )
+    assert less.reduced == of
+    saved = (whole.peak - less.peak) / (whole.peak - whole.workspaces)
+    assert saved >= 0.15 if reduction else saved == 0, saved
+    more = less.flops / whole.flops - 1
+    assert more > 0.15 if reduction == "checkpoint" else abs(more) < 0.05, more
+
+
+def test_a_loop_that_does_not_train_runs_to_its_end(measured: Measure):
+    loop = TRAIN.replace(
+        "x = torch.randn(ROWS, 256, device=device)",
+        "x = torch.cat([torch.randn(ROWS, 256, device=device) for _ in range(4)])\n"
+        "        rows = []\n"
+        "        for _ in range(60):\n"
+        "            rows.append(x[:4] + 1)\n"
+        "        x = torch.cat(rows)",
+    )
+    memory = measured("Net()", "torch.optim.SGD(net.parameters())", 4, loop)
+    assert memory.saved >= 60 * 4 * 3 * ROW
+
+
+def test_batches_in_pinned_memory_of_a_model_that_moves_once_its_optimizer_exists(measured: Measure):
+    loop = TRAIN.replace("NET.to(device)", "NET").replace("256, device=device)", "256).pin_memory().to(device)")
+    moved = loop.replace("    for step", "    net.to(device)\n    for step")
+    memory = measured("Net()", "torch.optim.SGD(net.parameters(), momentum=0.9)", 4, moved)
+    assert (memory.gradients, memory.optimizer, memory.device) == (2 * WEIGHT, 2 * WEIGHT, "cuda")
+
+
+@pytest.mark.parametrize(("layer", "numbers"), [("LSTM", 6), ("GRU", 5), ("RNN", 1)])
+def test_recurrent_layers_are_one_operation_of_a_gpu(measured: Measure, layer: str, numbers: int):
+    loop = TRAIN.replace("ROWS, 256", "ROWS, 32, 256").replace("net(x)", "net(x)[0]")
+    memory = measured(f"nn.{layer}(256, 256, batch_first=True)", "torch.optim.SGD(net.parameters())", 64, loop)
+    assert 0 <= memory.saved / (64 * 32 * ROW) - (2 + numbers) < 1, "the batch, the output, and what cuDNN saves"
 
 
 def test_a_program_that_does_not_train_has_no_peak(trace: TraceFixture):

@@ -73,6 +73,8 @@ class FakeGpu(TorchFunctionMode):
             return wanted
         if func is torch.device:
             return func(*args, **options)
+        if func is torch.Tensor.pin_memory:
+            return args[0]
         if name in _MOVES and func is _MOVES[name]:
             func, args, options = torch.Tensor.to, *_moved(name, *args, **options)
         return self._placed(func, *self._with_indices(func, args, options))

@@ -40,10 +40,11 @@ _COLLECTING = frozenset({"append", "extend", "add", "update", "insert", "appendl
 class Turns:
     """Ends loops of a project whose last iterations brought nothing new, trained, or lacked something; and long ones.
 
-    A loop is left the way it would end by itself. `news` counts what a program has shown so far: calls of targets with
-    arguments that are new, and modules that it makes. `collected` are the names of what loops added to that were left,
-    and `left` their places; `absences`, `calls` and `backwards` count what was lacking, operations on tensors, and
-    backward passes. While `trains_on` returns True, a loop that trains is not left.
+    A loop is left the way it would end by itself. `news` counts what a program has shown so far: calls of targets
+    with arguments that are new, and modules that it makes. `collected` are the names of what loops added to that
+    were left, and `left` are their places while `trains_on` returned True; `absences`, `calls` and `backwards`
+    count what was lacking, operations on tensors, and backward passes. While `trains_on` returns True, loops are
+    only left after `loop_calls` operations; a loop that trains is not.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class Turns:
         self.left: dict[tuple[str, int], None] = {}
         self.absences = self.calls = self.backwards = self.news = 0
         self.trains_on: Callable[[], bool] = lambda: False
+        self.loop_calls = LOOP_CALLS
 
     def note(self) -> None:
         """Count a call with arguments that are new."""
@@ -99,11 +101,12 @@ class Turns:
             lacked = all(before[1] < after[1] for before, after in steps)
             computed = all(before[3] < after[3] for before, after in steps)
             is_idle = computed and steps[0][0][2] == steps[-1][1][2] and not is_in_model
-            most = FILLING_CALLS if is_idle and names else 0 if is_idle else LOOP_CALLS
-            is_over = trained or lacked or self.calls - begin > most
-            is_over = is_over and not (trained and self.trains_on())
+            trains_on, idle_calls = self.trains_on(), FILLING_CALLS if names else 0
+            most = self.loop_calls if trains_on or not is_idle else idle_calls
+            is_over = (not trained and self.calls - begin > most) or lacked or (trained and not trains_on)
             if is_over:
                 self.collected |= set(names)
+            if is_over and trains_on:
                 self.left[place] = None
             return not is_over
 
