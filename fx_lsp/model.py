@@ -467,6 +467,24 @@ class StepMemory:
         return self.parameters + self.gradients + self.optimizer + self.saved + self.temporary + self.workspaces
 
 
+Reduction = Literal["checkpoint", "bfloat16", "fused"]
+REDUCTIONS: tuple[Reduction, ...] = ("checkpoint", "bfloat16", "fused")
+"""What reduces the memory of a training program: checkpoints of its repeated modules, autocast, fused optimizers."""
+
+
+@dataclass(frozen=True)
+class MemoryFit:
+    """Hold the memory of a training program, that with a `larger` batch if one is known, and that with each reduction.
+
+    `notes` are those of the run.
+    """
+
+    memory: StepMemory
+    larger: StepMemory | None
+    reduced: Mapping[Reduction, StepMemory]
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Trace:
     """Describe a traced target, without the nodes of its stages (those are loaded one at a time: `Stage`).

@@ -9,17 +9,17 @@ import argparse
 import asyncio
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fx_lsp.commands.options import add_tracing_options, engine_settings
 from fx_lsp.commands.places import place_text
 from fx_lsp.commands.sources import Source, find_sources, read_source, shown_path
-from fx_lsp.features.costs.fit import FACTOR, REDUCTIONS, WORKSPACES, batch_lines, fit_data, fit_lines
+from fx_lsp.features.costs.fit import WORKSPACES, fit_data, fit_lines
 from fx_lsp.features.wording.problems import describe
-from fx_lsp.model import MEMORY, REDUCED, Failure, StepMemory, Target, Trace, write_work
+from fx_lsp.model import Failure, Target
 from fx_lsp.tracing.engine import Engine
+from fx_lsp.tracing.fitting import measured_fit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,22 +89,8 @@ def _no_peak(file: str, reason: str) -> tuple[list[str], dict[str, Any]]:
 
 async def _fit(engine: Engine, script: Target) -> tuple[list[str], dict[str, Any]]:
     """Return the lines and the data of a program: its peak, or why there is none."""
-    outcome = await engine.outcome(script.file, script.name, MEMORY, final=True)
-    memory = outcome.memory if isinstance(outcome, Trace) else None
-    if memory is None:
-        return _no_peak(script.file, describe(outcome) if isinstance(outcome, Failure) else "")
-    works = [{MEMORY: str(FACTOR)}, *({MEMORY: "", REDUCED: name} for name in REDUCTIONS)]
-    larger, *reduced = await asyncio.gather(*(_variation(engine, script, work) for work in works))
-    if larger is not None and larger.batch and not memory.batch:
-        memory = replace(memory, batch=larger.batch // FACTOR)
-    saving = {name: less for name, less in zip(REDUCTIONS, reduced, strict=True) if less is not None}
-    lines, place = batch_lines(memory, larger), place_text(memory.span) if memory.span is not None else ""
-    notes = [f"note: {note}" for note in outcome.notes] if isinstance(outcome, Trace) else []
-    data = {"target": script.id, **fit_data(memory, lines, saving)}
-    return [*fit_lines(memory, lines, place, saving), *notes], data
-
-
-async def _variation(engine: Engine, script: Target, work: dict[str, str]) -> StepMemory | None:
-    """Return the memory of a program with a larger batch or a reduction, None if it fails with that."""
-    outcome = await engine.outcome(script.file, script.name, write_work(work), final=True)
-    return outcome.memory if isinstance(outcome, Trace) else None
+    fit = await measured_fit(engine, script.file, script.name)
+    if isinstance(fit, Failure):
+        return _no_peak(script.file, describe(fit))
+    place = place_text(fit.memory.span) if fit.memory.span is not None else ""
+    return [*fit_lines(fit, place)], {"target": script.id, **fit_data(fit)}

@@ -8,6 +8,7 @@ from typing import Literal
 
 from fx_lsp.choices import TRITON
 from fx_lsp.features.costs.benchmark import lens_title
+from fx_lsp.features.costs.fit import peak_title
 from fx_lsp.features.wording.guesses import LEGEND, Guesses
 from fx_lsp.features.wording.inputs import input_text, variant_title
 from fx_lsp.features.wording.traces import (
@@ -22,7 +23,7 @@ from fx_lsp.features.wording.traces import (
 )
 from fx_lsp.features.wording.uris import BENCHMARK
 from fx_lsp.measured import BenchmarkRun
-from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work, variant_work
+from fx_lsp.model import MEMORY, Failure, Outcome, Pass, Span, Target, Trace, Work, variant_work
 
 OFFERED = 3
 """The number of targets that a pass offers to run on."""
@@ -145,6 +146,13 @@ def benchmark_lens(span: Span, name: str, last: BenchmarkRun | None, work: Work 
     if last is None:
         return Lens(span, "benchmark", "bench", name, work=work, tooltip="Measure against eager and torch.compile")
     return Lens(span, lens_title(last.report, last.stale), "show stage", name, BENCHMARK, BENCHMARK)
+
+
+def memory_lens(span: Span, program: str, outcome: Outcome | None) -> Lens:
+    """Return a lens on the step of a program, with the peak of its memory, or else one that measures it."""
+    memory = outcome.memory if isinstance(outcome, Trace) else None
+    title = "peak memory" if memory is None else peak_title(memory, place_text(span.file, memory.span))
+    return Lens(span, title, "show stage", program, MEMORY, MEMORY, tooltip="Will it fit on a GPU, with which batch?")
 
 
 def by_line_lens(span: Span, name: str) -> Lens:

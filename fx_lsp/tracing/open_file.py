@@ -70,13 +70,15 @@ class FileState:
     """Hold the current state of a file.
 
     `syntax` is a failure of the whole file: it does not parse (then the targets are those of its last good text), or
-    (kinds "interpreter" and "no-torch") its interpreter cannot trace.
+    (kinds "interpreter" and "no-torch") its interpreter cannot trace. `program` is the name of the target that runs the
+    whole file, "" if it is no program.
     """
 
     file: str
     text: str
     targets: tuple[TargetState, ...]
     syntax: Failure | None
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -374,7 +376,9 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
         key = keys[TargetQuestion(name)] if keys is not None else None
         progress = open_file.progress(name, tracing)
         targets.append(TargetState(moved, outcome, progress, key, answer.seconds if answer else None))
-    return FileState(open_file.file, text, tuple(_with_errors_of_scripts(targets)), trouble_of(open_file))
+    programs = [target.name for target in good.targets.values() if target.kind == "script"] if good is not None else []
+    shown = tuple(_with_errors_of_scripts(targets))
+    return FileState(open_file.file, text, shown, trouble_of(open_file), *programs)
 
 
 def _with_errors_of_scripts(targets: Sequence[TargetState]) -> Iterator[TargetState]:

@@ -6,25 +6,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from fx_lsp.features.wording.problems import describe
 from fx_lsp.features.wording.text import format_bytes
-from fx_lsp.model import MemoryPart, MemoryPhase, StepMemory
+from fx_lsp.features.wording.traces import place_text
+from fx_lsp.model import Failure, MemoryFit, MemoryPart, MemoryPhase, Reduction, StepMemory
 
 GIB = 1 << 30
 GPUS = (16, 24, 40, 80)
 """The memory of common GPUs, in GiB."""
-FACTOR = 16
-"""The ratio of the two batches that a line goes through."""
 OTHER_BYTES = GIB
 """A guess of what the allocator does not get on a GPU: CUDA's context, and kernels that are loaded."""
 WORKSPACES = (
     "workspaces are those of cuBLAS on Hopper (16 MiB before); what cuDNN allocates during a convolution is not counted"
 )
-REDUCTIONS = {
+_REDUCED: Mapping[Reduction, str] = {
     "checkpoint": "checkpoint each {of}",
     "bfloat16": "autocast to bfloat16 around {of}",
     "fused": "fused=True for {of}",
 }
-"""What reduces the memory of a program, as `REDUCED` names it."""
 LEAST = 0.02
 """The part of the peak that a reduction has to save to be worth a line."""
 
@@ -45,14 +44,13 @@ class BatchLine:
 
 Line = Literal[MemoryPhase, "reserved"]
 Lines = Mapping[Line, BatchLine]
-Reduced = Mapping[str, StepMemory]
-"""The memory of a program with each reduction."""
 
 
-def batch_lines(memory: StepMemory, larger: StepMemory | None) -> Lines:
+def batch_lines(fit: MemoryFit) -> Lines:
     """Return the line of each phase through its peaks with two batches, and that of what is reserved; empty without
     two.
     """
+    memory, larger = fit.memory, fit.larger
     if larger is None or not 0 < memory.batch < larger.batch:
         return {}
     more = larger.batch - memory.batch
@@ -72,8 +70,14 @@ def largest_batch(lines: Lines, gpu: int) -> int | None:
     return int((free - line.base) // line.slope) if line.slope > 0 else None
 
 
-def fit_lines(memory: StepMemory, lines: Lines, place: str, reduced: Reduced) -> Iterator[str]:
-    """Yield the peak with its parts and its `place`, the largest batches, and what would reduce the peak."""
+def peak_title(memory: StepMemory, place: str) -> str:
+    """Return `peak 12.4 GiB in backward, at model.py:64`."""
+    return f"peak {format_bytes(memory.peak)} in {memory.phase}" + (f", at {place}" if place else "")
+
+
+def fit_lines(fit: MemoryFit, place: str) -> Iterator[str]:
+    """Yield the peak with its parts and its `place`, what would reduce it, and the largest batches."""
+    memory, lines = fit.memory, batch_lines(fit)
     amounts: dict[MemoryPart, int] = {part: getattr(memory, part) for part in get_args(MemoryPart)}
     parts = " + ".join(f"{part} {format_bytes(amount)}" for part, amount in amounts.items() if amount)
     at = f", at {place}" if place else ""
@@ -82,29 +86,31 @@ def fit_lines(memory: StepMemory, lines: Lines, place: str, reduced: Reduced) ->
         yield "the program trains on the CPU"
     else:
         yield f"reserved {format_bytes(memory.reserved)}, by the rules of PyTorch's allocator"
-    for reduction, less in worthwhile(memory, reduced).items():
-        what = REDUCTIONS[reduction].format(of=less.reduced)
+    yield from (f"note: {note}" for note in fit.notes)
+    for reduction, less in worthwhile(fit).items():
+        what = _REDUCED[reduction].format(of=less.reduced)
         more = less.flops / max(memory.flops, 1) - 1
         flops = f", {more:+.0%} FLOPs" if abs(more) >= 0.005 else ""
         yield f"{what}: −{format_bytes(memory.peak - less.peak)}{flops}"
     largest = {gpu: largest_batch(lines, gpu) for gpu in GPUS}
-    if None in largest.values():
+    if not lines:
         yield "the largest batch is unknown: no DataLoader and no number in this file tells the batch"
         return
     yield f"with B samples, now {memory.batch:,}: " + ", ".join(f"{name} {line.text}" for name, line in lines.items())
-    batches = ", ".join(f"{batch:,} in {gpu} GiB" for gpu, batch in largest.items())
-    yield f"largest batch (a guess): {batches}, with {format_bytes(OTHER_BYTES)} for all else"
+    if batches := ", ".join(f"{batch:,} in {gpu} GiB" for gpu, batch in largest.items() if batch is not None):
+        yield f"largest batch (a guess): {batches}, with {format_bytes(OTHER_BYTES)} for all else"
 
 
-def worthwhile(memory: StepMemory, reduced: Reduced) -> Reduced:
+def worthwhile(fit: MemoryFit) -> Mapping[Reduction, StepMemory]:
     """Return the reductions that apply to something and save enough of the peak, the best first."""
-    less = {name: other for name, other in reduced.items() if other.reduced}
-    kept = {name: other for name, other in less.items() if memory.peak - other.peak >= LEAST * memory.peak}
-    return dict(sorted(kept.items(), key=lambda entry: entry[1].peak))
+    enough = (1 - LEAST) * fit.memory.peak
+    less = sorted(fit.reduced.items(), key=lambda entry: entry[1].peak)
+    return {name: memory for name, memory in less if memory.reduced and memory.peak <= enough}
 
 
-def fit_data(memory: StepMemory, lines: Lines, reduced: Reduced) -> dict[str, Any]:
+def fit_data(fit: MemoryFit) -> dict[str, Any]:
     """Return the peak as stable data for scripts, in bytes; the largest batches are guesses, by GiB of the GPU."""
+    memory, lines = fit.memory, batch_lines(fit)
     return {
         "peak": memory.peak,
         "reserved": memory.reserved,
@@ -115,8 +121,15 @@ def fit_data(memory: StepMemory, lines: Lines, reduced: Reduced) -> dict[str, An
         "batch": memory.batch or None,
         "reductions": {
             name: {"of": less.reduced, "peak": less.peak, "flops": less.flops / max(memory.flops, 1)}
-            for name, less in worthwhile(memory, reduced).items()
+            for name, less in worthwhile(fit).items()
         },
         "by_batch": {phase: {"slope": line.slope, "base": line.base} for phase, line in lines.items()},
         "largest_batch": {str(gpu): largest_batch(lines, gpu) for gpu in GPUS},
     }
+
+
+def fit_page(fit: MemoryFit | Failure, file: str) -> str:
+    """Return the memory of a program in a file as a page, or why there is none."""
+    if isinstance(fit, Failure):
+        return f"# no peak: {describe(fit)}"
+    return "\n".join([*fit_lines(fit, place_text(file, fit.memory.span)), WORKSPACES])

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from fx_lsp.model import Work, read_work
+from fx_lsp.model import MEMORY, Work, read_work
 
 SCHEME = "fx-lsp"
 LOWERED = "lowered"
@@ -94,7 +94,7 @@ def parse_uri(uri: str) -> View | None:
 
 
 def _ending(work: Work, before: str) -> str:
-    return _DIFF if before else _LISTING if {LOWERED, BENCHMARK} & read_work(work).keys() else _SUFFIX
+    return _DIFF if before else _LISTING if {LOWERED, BENCHMARK, MEMORY} & read_work(work).keys() else _SUFFIX
 
 
 def _query(query: str) -> tuple[Work, str]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from fx_lsp import files, folders
+from fx_lsp.features.costs.fit import fit_page
 from fx_lsp.features.kernels import RenderedView, chip_of, kernels_of
 from fx_lsp.features.wording.uris import BENCHMARK, View, format_uri, parse_uri
-from fx_lsp.model import Failure, Outcome, Trace
+from fx_lsp.model import MEMORY, Failure, Outcome, Trace
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.display.diagnostics import publish_kernels
@@ -25,6 +26,7 @@ from fx_lsp.server.display.rendering import as_stale, last_good, plain_text, ren
 from fx_lsp.server.open_views import OpenView
 from fx_lsp.server.session import Session
 from fx_lsp.server.tasks import Tasks
+from fx_lsp.tracing.fitting import measured_fit
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.open_file import FileState
@@ -111,6 +113,9 @@ class Views:
         if view.work == BENCHMARK:
             session.views.note(view)
             return plain_text(await self._benchmarks.page(view))
+        if view.work == MEMORY:
+            session.views.note(view)
+            return plain_text(fit_page(await measured_fit(engine, view.file, view.name), view.file))
         if chip_of(view.work):
             session.views.note_compiled(view)
         try:

@@ -18,7 +18,7 @@ from fx_lsp.features.lenses import run_of
 from fx_lsp.features.wording.problems import describe
 from fx_lsp.features.wording.traces import PASSES, RUN, default_stage, executed
 from fx_lsp.features.wording.uris import View, format_uri
-from fx_lsp.model import Failure, Trace, Work, variant_of, variant_work, write_work
+from fx_lsp.model import MEMORY, Failure, Trace, Work, variant_of, variant_work, write_work
 from fx_lsp.server import from_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.views import Views
@@ -47,7 +47,7 @@ async def show_stage(session: Session, client: Client, views: Views, arguments: 
         return None
     if session.engine.state(file) is None and session.source(file) is None:
         raise JsonRpcInvalidParams(f"there is no file {file}")
-    if session.engine.state(file) is not None:
+    if session.engine.state(file) is not None and work != MEMORY:
         outcome = await session.engine.outcome(file, name, variant_work(variant_of(work)))
         partial = executed(outcome)
         if isinstance(outcome, Failure) and (partial is None or partial.name != stage):

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fx_lsp.features.lenses import Lens, benchmark_lens, by_line_lens, in_menu, is_empty, lenses, pass_lenses, with_menu
+from fx_lsp.features.lenses import (
+    Lens,
+    benchmark_lens,
+    by_line_lens,
+    in_menu,
+    is_empty,
+    lenses,
+    memory_lens,
+    pass_lenses,
+    with_menu,
+)
 from fx_lsp.features.wording.traces import shown_trace
-from fx_lsp.model import Failure, Span, Trace
+from fx_lsp.model import MEMORY, Failure, Span, Trace
 from fx_lsp.server import to_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
@@ -42,7 +52,7 @@ async def code_lens(
         to_proto.code_lens(replace(lens, span=span), uri, document.lines, session.encoding, place)
         for target in state.targets
         for span in (target.target.name_span, *_cells_of(document, target, state.targets))
-        for place, lens in enumerate(_shown(session, benchmarks, target))
+        for place, lens in enumerate((*_shown(session, benchmarks, target), *_memory(session, target, state.program)))
     ]
     engine = session.engine
     passes = () if engine is None or state.text != document.text else engine.passes(document.file)
@@ -94,6 +104,14 @@ def _cells_of(document: OpenText, state: TargetState, every: Iterable[TargetStat
 def _shown(session: Session, benchmarks: Benchmarks, state: TargetState) -> Sequence[Lens]:
     every = _all(benchmarks, state)
     return every if session.settings.all_lenses else with_menu(every)
+
+
+def _memory(session: Session, state: TargetState, program: str) -> list[Lens]:
+    """Return the lens with the memory of the program that a step belongs to."""
+    target = state.target
+    if session.engine is None or not program or target.kind != "step" or state.outcome is None:
+        return []
+    return [memory_lens(target.name_span, program, session.engine.known(target.file, program, MEMORY))]
 
 
 def _in_menu(benchmarks: Benchmarks, state: TargetState) -> list[Lens]:

@@ -45,19 +45,20 @@ def kernels_of_gpu() -> Generator[None, None, None]:
         yield
 
 
-def _is_on_gpu(tensor: Any) -> bool:
+def is_on_gpu(tensor: Any) -> bool:
+    """Return True for a fake tensor on a GPU."""
     return isinstance(tensor, FakeTensor) and tensor.fake_device.type == "cuda"
 
 
 def _dropout(tensor: Tensor, p: float, train: bool) -> Tensor:
     """Call the dropout of a GPU, which saves a mask of bools."""
-    is_fused = _is_on_gpu(tensor) and train and 0 < p < 1
+    is_fused = is_on_gpu(tensor) and train and 0 < p < 1
     return torch.native_dropout(tensor, p, train)[0] if is_fused else torch.dropout(tensor, p, train)
 
 
 def _attention(query: Tensor, *args: Any, **options: Any) -> Tensor:
     """Call the attention of a GPU, also inside of PyTorch's own functions."""
-    return (gpu_attention if _is_on_gpu(query) else scaled_dot_product_attention)(query, *args, **options)
+    return (gpu_attention if is_on_gpu(query) else scaled_dot_product_attention)(query, *args, **options)
 
 
 def _whole(operation: Any) -> Callable[..., Tensor]:
@@ -99,7 +100,7 @@ def _recurrent(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def call(data: Tensor, *args: Any) -> Any:
-        if not _is_on_gpu(data):
+        if not is_on_gpu(data):
             return plain(data, *args)
         is_packed = isinstance(args[2], (list, tuple))
         states, weights = (args[1], args[2]) if is_packed else (args[0], args[1])

@@ -27,18 +27,14 @@ from torch.utils.flop_counter import flop_registry
 from fx_lsp.model import MemoryPart, MemoryPhase, Span, StepMemory
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
 from fx_lsp.tracer.rehearsal.caching_allocator import BLOCK_BYTES, CachingAllocator, MemoryBlock, round_up
-from fx_lsp.tracer.rehearsal.gpu_kernels import kernels_of_gpu
+from fx_lsp.tracer.rehearsal.gpu_kernels import is_on_gpu, kernels_of_gpu
+from fx_lsp.tracer.rehearsal.gpu_workspaces import CUBLAS_BYTES, OF_CUBLAS, reduction_bytes
 from fx_lsp.tracer.run.values.numbers import NUMBER
 from fx_lsp.tracer.source.provenance import Sources
 
 STEPS = 2
 """The steps of an optimizer to run: its state exists from the first one on."""
-WORKSPACE_BYTES = 32 << 20
-"""The workspace of cuBLAS in each thread that multiplies matrices: `parseChosenWorkspaceSize` of PyTorch's
-CublasHandlePool.cpp for Hopper. Earlier GPUs have 8.1 MiB.
-"""
-_aten = torch.ops.aten
-_OF_CUBLAS = {_aten.mm, _aten.addmm, _aten.bmm, _aten.baddbmm, _aten._scaled_mm}
+_NUMBER = torch.ops.aten._local_scalar_dense.default
 
 
 @dataclass
@@ -91,43 +87,43 @@ class LiveMemory(TorchDispatchMode):
         try:
             result = func(*args, **options)
         except DATA_DEPENDENT:
-            if func is not _aten._local_scalar_dense.default:
+            if func is not _NUMBER:
                 raise
             result = NUMBER if args[0].is_floating_point() else args[0].dtype is not torch.bool
         if not self.is_over:
-            self._note(result)
-            self._compute(func.overloadpacket, args, options, result)
+            self._note(func.overloadpacket, args, options, result)
         return result
-
-    def _compute(self, operation: Any, args: Any, options: Any, result: Any) -> None:
-        """Count the FLOPs of an operation, and the workspace that cuBLAS allocates in each thread that calls it."""
-        if operation in flop_registry:
-            self.flops += flop_registry[operation](*args, **options, out_val=result)
-        in_backward = torch._C._current_graph_task_id() != -1
-        if operation in _OF_CUBLAS and result.device.type == "cuda" and in_backward not in self._workspaces:
-            self._workspaces.add(in_backward)
-            workspace = self._allocated(WORKSPACE_BYTES, "cuda", in_backward)
-            workspace.part = "workspaces"
 
     @property
     def is_over(self) -> bool:
         """Return True once each optimizer that has stepped has done so `STEPS` times."""
         return min(self.steps.values(), default=0) >= STEPS
 
-    def _note(self, result: Any) -> None:
+    def _note(self, operation: Any, args: Any, options: Any, result: Any) -> None:
+        """Note what an operation computes and allocates: its results, and what it needs inside."""
         graph = torch._C._current_graph_task_id()
         if graph not in (-1, self._graph):
             self._graph = graph
             self._backwards.append(self._time)
-        span = self._span(graph != -1)
+        in_backward = graph != -1
+        if operation in flop_registry:
+            self.flops += flop_registry[operation](*args, **options, out_val=result)
+        if operation in OF_CUBLAS and is_on_gpu(result) and in_backward not in self._workspaces:
+            self._workspaces.add(in_backward)
+            self._allocated(CUBLAS_BYTES, "cuda", in_backward).part = "workspaces"
         for tensor in tree_iter(result):
             if isinstance(tensor, FakeTensor):
-                self._add(tensor.untyped_storage(), tensor.fake_device.type, graph != -1)
-        phase: MemoryPhase = "optimizer" if self._is_stepping else "forward" if graph == -1 else "backward"
+                self._add(tensor.untyped_storage(), tensor.fake_device.type, in_backward)
+        inside = reduction_bytes(operation, args, result) if is_on_gpu(result) else 0
+        workspace = self._allocated(inside, "cuda", in_backward) if inside else None
+        phase: MemoryPhase = "optimizer" if self._is_stepping else "backward" if in_backward else "forward"
+        span = self._span(in_backward)
         for device, live in self._live.items():
             self._phases[device, phase] = max(self._phases[device, phase], live)
             if device not in self._peaks or live > self._peaks[device].bytes:
                 self._peaks[device] = _Peak(live, self._time, phase, span)
+        if workspace is not None:
+            self._release(workspace)
 
     def _add(self, storage: Any, device: str, in_backward: bool) -> None:
         key = storage._cdata
@@ -138,11 +134,7 @@ class LiveMemory(TorchDispatchMode):
         def ended(reference: Any) -> None:
             if key in self._storages and self._storages[key][0] is reference:
                 del self._storages[key]
-                self._time += 1
-                noted.end = self._time
-                self._live[device] -= noted.bytes
-                if not self.is_over:
-                    self._allocators[device].free(noted.block)
+                self._release(noted)
 
         self._storages[key] = weakref.ref(storage, ended), noted
 
@@ -154,6 +146,13 @@ class LiveMemory(TorchDispatchMode):
         self._all.append(noted)
         self._live[device] += noted.bytes
         return noted
+
+    def _release(self, noted: _LiveStorage) -> None:
+        self._time += 1
+        noted.end = self._time
+        self._live[noted.device] -= noted.bytes
+        if not self.is_over:
+            self._allocators[noted.device].free(noted.block)
 
     def _span(self, in_backward: bool) -> Span | None:
         """Return the line of the user's code that runs, or in backward that of the operation in forward."""

@@ -39,6 +39,10 @@ LOOP_CALLS = 50_000
 """The number of operations on tensors after which a loop that does not train is left."""
 
 
+Reduced = Callable[[], AbstractContextManager[list[str]]]
+"""A context in which a program needs less memory; it yields what it applies to."""
+
+
 def training_memory(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> StepMemory | Failure:
     """Run a program until its optimizers have stepped twice, and return the peak of its memory, or why there is none.
 
@@ -47,12 +51,13 @@ def training_memory(request: TraceRequest, sources: Sources, mode: FakeTensorMod
     """
     work = read_work(request.work)
     factor, program = int(work[MEMORY] or 1), _TrainingProgram(request, sources, mode)
-    run = program.run(ast.parse(request.source, request.file), factor, work.get(REDUCED, ""))
+    reduced = _REDUCTIONS.get(work.get(REDUCED, ""), _unreduced)
+    run = program.run(ast.parse(request.source, request.file), factor, reduced)
     if isinstance(run, Failure) or factor == 1 or run.memory.batch:
         return run if isinstance(run, Failure) else run.memory
     end = time.monotonic() + SECONDS / 2
     for tree, batch in _larger(ast.parse(request.source, request.file), run.rows, factor):
-        larger = program.run(tree, 1, "")
+        larger = program.run(tree, 1, _unreduced)
         is_parameter = isinstance(larger, Failure) or larger.memory.parameters != run.memory.parameters
         if not isinstance(larger, Failure) and not is_parameter and batch in larger.rows:
             return replace(larger.memory, batch=batch)
@@ -73,16 +78,16 @@ class _TrainingProgram:
     sources: Sources
     mode: FakeTensorMode
 
-    def run(self, tree: ast.Module, factor: int, reduction: str) -> _Measured | Failure:
+    def run(self, tree: ast.Module, factor: int, reduced: Reduced) -> _Measured | Failure:
         """Run a program with batches so many times as large, and with a reduction of its memory."""
-        run = ProgramRun(batches=FullBatches(factor))
         module, memory = empty_module(self.request), LiveMemory(self.sources)
-        run.turns.trains_on, run.turns.loop_calls = lambda: not memory.is_over, LOOP_CALLS
+        batches = FullBatches(factor, trains_on=lambda: not memory.is_over)
+        run = ProgramRun(batches=batches)
+        run.turns.trains_on, run.turns.loop_calls = batches.trains_on, LOOP_CALLS
         vars(module).update(run.namespace())
         error: BaseException | None = None
-        reduced = REDUCTIONS[reduction]() if reduction else nullcontext(list[str]())
         lines = self.request.source.splitlines()
-        with run.surroundings(self.request.file, self.sources, lines, self.mode), memory.watching(), reduced as to:
+        with run.surroundings(self.request.file, self.sources, lines, self.mode), memory.watching(), reduced() as to:
             try:
                 run.execute(rehearsed(tree), self.request.file, module, SECONDS)
             except (Exception, EffectBlocked, SystemExit, TimeUp) as stopped:
@@ -90,8 +95,7 @@ class _TrainingProgram:
         if (result := memory.result()) is not None:
             for file, line in run.turns.left:
                 notes().add(f"the loop at {os.path.basename(file)}:{line} was left before its end")
-            batch = run.batches.size if run.batches is not None else 0
-            return _Measured(replace(result, batch=batch, reduced=to[0] if to else ""), memory.rows)
+            return _Measured(replace(result, batch=batches.size, reduced=to[0] if to else ""), memory.rows)
         reasons = [sentence(reason) for reason in (*run.absences.errors, error) if reason is not None]
         reason = reasons[0] if reasons else "an optimizer steps once" if memory.steps else "no optimizer steps"
         return NO_TRAINING.failure(file=os.path.basename(self.request.file), reason=reason)
@@ -104,6 +108,10 @@ def _larger(tree: ast.Module, rows: Mapping[int, None], factor: int) -> Iterator
             node.value = larger = before * factor
             yield copy.deepcopy(tree), larger
             node.value = before
+
+
+def _unreduced() -> AbstractContextManager[list[str]]:
+    return nullcontext([])
 
 
 @contextmanager
@@ -182,9 +190,8 @@ def _in_bfloat16() -> Generator[list[str], None, None]:
             handle.remove()
 
 
-REDUCTIONS: Mapping[str, Callable[[], AbstractContextManager[list[str]]]] = {
+_REDUCTIONS: Mapping[str, Reduced] = {
     "checkpoint": _checkpointed,
     "bfloat16": _in_bfloat16,
     "fused": _fused,
 }
-"""What reduces the memory of a program, by name; each yields what it applies to."""

@@ -50,10 +50,12 @@ def first_and_last(loader: Any) -> Iterator[Any]:
 class FullBatches:
     """Yields `FULL_BATCHES` times the first batch of a loader, `factor` times as large: each tensor with as many rows
     as the batch has samples is repeated. `size` is the number of samples in a batch of the first loader, 0 without one.
+    Once nothing `trains_on`, a loader has one batch.
     """
 
     factor: int = 1
     size: int = 0
+    trains_on: Callable[[], bool] = lambda: True
 
     def __call__(self, loader: Any) -> Iterator[Any]:
         """Yield the batches of a loader."""
@@ -66,6 +68,8 @@ class FullBatches:
         batches = [tree_map_only(torch.Tensor, larger, batch) for batch in _first_samples(loader)]
         for _ in range(FULL_BATCHES):
             yield from batches
+            if not self.trains_on():
+                break
 
 
 def _first_samples(loader: Any) -> Iterator[Any]:
