@@ -50,32 +50,19 @@ def as_operator(name):
     return register
 '''
 
-OVERWRITING = '''
-def as_operator(name, overwrites=()):
-    """Registers a function as an operator, for torch.compile and other tracers.
-
-    On plain tensors the function is called directly: the dispatcher takes longer.
-    `overwrites` names the tensors that the function writes to.
-    """
-
-    def register(function):
-        operator = custom_op(name, function, mutates_args=overwrites)
-        operator.register_fake(function)
-        parameters = list(inspect.signature(function).parameters)
-        places = [parameters.index(parameter) for parameter in overwrites]
-
-        @functools.wraps(function)
-        def call(*args):
-            if torch.compiler.is_compiling() or not is_plain(*args):
-                return operator(*args)
-            found = function(*args)
-            torch.autograd.graph.increment_version([args[place] for place in places])
-            return found
-
-        return call
-
-    return register
-'''
+OVERWRITING = (
+    OPERATOR.replace("(name):", "(name, overwrites=()):")
+    .replace("longer.\n", "longer.\n    `overwrites` names the tensors that the function writes to.\n")
+    .replace("mutates_args=()", "mutates_args=overwrites")
+    .replace("(function)\n\n", "(function)\n        names = list(inspect.signature(function).parameters)\n\n")
+    .replace(
+        "            return (",
+        """            if not is_traced:
+                written = [args[names.index(name)] for name in overwrites]
+                torch.autograd.graph.increment_version(written)
+            return (""",
+    )
+)
 """A variant for a function that overwrites some of its arguments."""
 
 COMPILED = '''
