@@ -35,27 +35,22 @@ def tune(arguments: argparse.Namespace, chosen: Chosen, choices: Choices) -> int
     Raises TargetError for an unknown host, or one that the user does not confirm.
     """
     root = project_root(chosen.file)
+    asked = BenchRequest(chosen.file, chosen.name, chosen.text, (root,), choices=choices)
     try:
         entry = tuned_for(read_tuned(root), target_in(root, chosen.file, chosen.name), _source(chosen) or "")
-    except (OSError, ProtocolError) as error:
-        print(f"fx-lsp: {error}", file=sys.stderr)
-        return 2
-    before = entry and EarlierRace(entry.card, entry.winner, entry.choices, entry.milliseconds, entry.digests)
-    asked = BenchRequest(chosen.file, chosen.name, chosen.text, (root,), choices=choices)
-    winner = asyncio.run(_raced(arguments, chosen, asked, before))
-    if not isinstance(winner, Winner):
-        has_reason = isinstance(winner, Failed)
-        end = f"fx-lsp: {winner.message} {winner.hint}" if has_reason else failure_text(winner, chosen)
-        print(end.rstrip(), file=sys.stderr)
-        return 1
-    entry = _entry(winner, chosen)
-    print(table(entry, winner.not_run), end="", file=sys.stderr)
-    try:
-        path = keep_tuned(root, entry)
+        before = entry and EarlierRace(entry.card, entry.winner, entry.choices, entry.milliseconds, entry.digests)
+        winner = asyncio.run(_raced(arguments, chosen, asked, before))
+        if not isinstance(winner, Winner):
+            has_reason = isinstance(winner, Failed)
+            end = f"fx-lsp: {winner.message} {winner.hint}" if has_reason else failure_text(winner, chosen)
+            print(end.rstrip(), file=sys.stderr)
+            return 1
+        entry = _entry(winner, chosen)
+        print(table(entry, winner.not_run), end="", file=sys.stderr)
+        print(f"{keep_tuned(root, entry)}: {entry.winner} is kept", file=sys.stderr)
     except (OSError, ProtocolError) as error:
         print(f"fx-lsp: the choices cannot be kept: {error}", file=sys.stderr)
         return 2
-    print(f"{path}: {entry.winner} is kept", file=sys.stderr)
     return 0
 
 
@@ -76,23 +71,23 @@ async def _raced(
     job = BenchmarkJob("", (), device="cuda", seconds=arguments.seconds)
     shown = ProgressPrinter()
     last: Winner | Failure | Failed = Failed("It reported nothing.")
-    async with opened(arguments, chosen) as engine:
-        engine.open(asked.file, asked.text, asked.roots)
-        async with aclosing(raced(RaceField(engine, asked, earlier), job, race)) as items:
-            async for item in items:
-                if isinstance(item, (Winner, Failure, Failed)):
-                    last = item
-                else:
-                    shown.take(place.name, item)
+    async with (
+        opened(arguments, chosen) as engine,
+        aclosing(raced(RaceField(engine, asked, earlier), job, race)) as items,
+    ):
+        async for item in items:
+            if isinstance(item, (Winner, Failure, Failed)):
+                last = item
+            else:
+                shown.take(place.name, item)
     shown.clear()
     return last
 
 
 def _entry(winner: Winner, chosen: Chosen) -> TunedKernels:
     machine, costs = winner.report.machine, winner.report.costs
-    root = project_root(chosen.file)
     return TunedKernels(
-        target_in(root, chosen.file, chosen.name),
+        target_in(project_root(chosen.file), chosen.file, chosen.name),
         _source(chosen) or "",
         machine.gpu or machine.cpu,
         machine.torch,

@@ -92,7 +92,6 @@ def end_of(
     async def run() -> Event | Winner | Failure | None:
         engine = Engine(EngineSettings(interpreter=warm_python(), trace_on_open=False), lambda _: None, lambda _: None)
         asked = BenchRequest(str(file), name, file.read_text(), (str(file.parent),), choices=Choices())
-        engine.open(asked.file, asked.text, asked.roots)
         field, job = RaceField(engine, asked, earlier), BenchmarkJob("", (), seconds=seconds)
         try:
             items = [item async for item in raced(field, job, host.race)]

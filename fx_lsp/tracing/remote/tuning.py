@@ -149,7 +149,8 @@ async def raced(kernels: RaceField, job: BenchmarkJob, race: Race) -> AsyncGener
     that were not measured. The second round races the mixed candidate, if it is another, with the fastest of the first.
     A rival that is faster wins, if a file can call the original.
     """
-    started = time.monotonic()
+    started, asked = time.monotonic(), kernels.asked
+    kernels.engine.open(asked.file, asked.text, asked.roots)
     async for item in _generated(kernels, GENERATING * job.seconds):
         yield item
         if isinstance(item, Failure):
