@@ -1,4 +1,4 @@
-"""Measures the rates of a GPU that the estimates of kernels use: `fx_lsp/codegen/schedule/estimate.py`.
+"""Measures the `Rates` of a GPU that the estimates of kernels use: `fx_lsp/codegen/schedule/estimate.py`.
 
     python benchmarks/rates.py
 
@@ -78,21 +78,21 @@ def main() -> None:
     launch = seconds(lambda: empty_kernel[(1,)](out))
     whole = seconds(lambda: copy_kernel[(ELEMENTS // 1024,)](x, out, STEP=1, BLOCK=1024))
     print(torch.cuda.get_device_name())
-    print(f"LAUNCH      {launch * 1e6:8.2f} µs")
-    print(f"BYTES       {8 * ELEMENTS / whole / 1e12:8.2f} TB/s")
+    print(f"launch      {launch * 1e6:8.2f} µs")
+    print(f"bytes       {8 * ELEMENTS / whole / 1e12:8.2f} TB/s")
     for step in (2, 4, 8, 16):
         count = ELEMENTS // step
         time = seconds(
             lambda count=count, step=step: copy_kernel[(count // 1024,)](half, half_out, STEP=step, BLOCK=1024)
         )
-        print(f"REQUESTS    {2 * count / time / 1e12:8.3f} T/s, {step} elements apart")
+        print(f"requests    {2 * count / time / 1e12:8.3f} T/s, {step} elements apart")
     for programs in (1, 16, 132):
         rows, cols = 1 << 14, programs * 64
         time = seconds(lambda rows=rows, cols=cols: column_sum_kernel[(cols // 64,)](x, out, rows, COLS=cols, BLOCK=64))
-        print(f"ITERATION   {time / (rows / 32) * 1e6:8.3f} µs with {programs} programs")
+        print(f"iteration   {time / (rows / 32) * 1e6:8.3f} µs with {programs} programs")
     steps, count = 256, 1 << 24
     time = seconds(lambda: arithmetic_kernel[(count // 1024,)](x, out, STEPS=steps, BLOCK=1024))
-    print(f"OPERATIONS  {2 * steps * count / time / 1e12:8.2f} T/s")
+    print(f"operations  {2 * steps * count / time / 1e12:8.2f} T/s")
 
 
 if __name__ == "__main__":

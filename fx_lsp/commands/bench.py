@@ -161,8 +161,8 @@ async def _bench(
 
 
 def _has_failed(report: Report) -> bool:
-    """Return True if kernels of a report are wrong or crash."""
-    return any(m.variant == KERNELS and (m.crashed or m.right is False) for m in report.measured)
+    """Return True if kernels of a report are wrong, crash, or were not compared."""
+    return any(m.variant == KERNELS and (m.crashed or not m.right) for m in report.measured)
 
 
 def _print(reports: Mapping[str, Report], chosen: Chosen, hosts: Hosts) -> None:

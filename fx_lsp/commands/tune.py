@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from fx_lsp.choices import Choices
@@ -15,18 +15,18 @@ from fx_lsp.commands.targets import Chosen, failure_text, opened
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import BenchmarkJob, Event, Failed
 from fx_lsp.model import Failure
-from fx_lsp.tracing.kernel_files.tuned import TunedKernels, keep_tuned, kept_parts, target_in
+from fx_lsp.tracing.kernel_files.tuned import TunedKernels, keep_tuned, kept_parts, read_tuned, target_in, tuned_for
 from fx_lsp.tracing.remote.cases import BenchRequest, analysed
 from fx_lsp.tracing.remote.history import source_hash
 from fx_lsp.tracing.remote.hosts import read_hosts
 from fx_lsp.tracing.remote.queues import Queue
 from fx_lsp.tracing.remote.running import LocalPython, reached, run_on
-from fx_lsp.tracing.remote.tuning import RIVALS, Winner, raced
+from fx_lsp.tracing.remote.tuning import RIVALS, EarlierRace, RaceField, Winner, raced
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.find_python import find_interpreter
 
-TUNE_SECONDS = 180.0
-"""The default time limit of a race in seconds, without generating the candidates."""
+TUNE_SECONDS = 60.0
+"""The default time limit of a race in seconds."""
 
 
 def tune(arguments: argparse.Namespace, chosen: Chosen, choices: Choices) -> int:
@@ -35,25 +35,29 @@ def tune(arguments: argparse.Namespace, chosen: Chosen, choices: Choices) -> int
     Raises TargetError for an unknown host, or one that the user does not confirm.
     """
     root = project_root(chosen.file)
-    winner = asyncio.run(_raced(arguments, chosen, choices))
-    if not isinstance(winner, Winner):
-        has_reason = isinstance(winner, Failed)
-        end = f"fx-lsp: {winner.message} {winner.hint}" if has_reason else failure_text(winner, chosen)
-        print(end.rstrip(), file=sys.stderr)
-        return 1
-    entry = _entry(winner, chosen)
-    print(table(entry), end="", file=sys.stderr)
+    asked = BenchRequest(chosen.file, chosen.name, chosen.text, (root,), choices=choices)
     try:
-        path = keep_tuned(root, entry)
+        entry = tuned_for(read_tuned(root), target_in(root, chosen.file, chosen.name), _source(chosen) or "")
+        before = entry and EarlierRace(entry.card, entry.winner, entry.choices, entry.milliseconds, entry.digests)
+        winner = asyncio.run(_raced(arguments, chosen, asked, before))
+        if not isinstance(winner, Winner):
+            has_reason = isinstance(winner, Failed)
+            end = f"fx-lsp: {winner.message} {winner.hint}" if has_reason else failure_text(winner, chosen)
+            print(end.rstrip(), file=sys.stderr)
+            return 1
+        entry = _entry(winner, chosen)
+        print(table(entry, winner.not_run), end="", file=sys.stderr)
+        print(f"{keep_tuned(root, entry)}: {entry.winner} is kept", file=sys.stderr)
     except (OSError, ProtocolError) as error:
         print(f"fx-lsp: the choices cannot be kept: {error}", file=sys.stderr)
         return 2
-    print(f"{path}: {entry.winner} is kept", file=sys.stderr)
     return 0
 
 
-async def _raced(arguments: argparse.Namespace, chosen: Chosen, choices: Choices) -> Winner | Failure | Failed:
-    root = project_root(chosen.file)
+async def _raced(
+    arguments: argparse.Namespace, chosen: Chosen, asked: BenchRequest, earlier: EarlierRace | None
+) -> Winner | Failure | Failed:
+    root = asked.roots[0]
     hosts = read_hosts(root)
     (place,) = named(hosts, [arguments.tune])
     allowed(reached(hosts, [place]), arguments.yes)
@@ -65,10 +69,12 @@ async def _raced(arguments: argparse.Namespace, chosen: Chosen, choices: Choices
                 yield event
 
     job = BenchmarkJob("", (), device="cuda", seconds=arguments.seconds)
-    asked = BenchRequest(chosen.file, chosen.name, chosen.text, (root,), choices=choices)
     shown = ProgressPrinter()
     last: Winner | Failure | Failed = Failed("It reported nothing.")
-    async with opened(arguments, chosen) as engine, aclosing(raced(engine, asked, job, race)) as items:
+    async with (
+        opened(arguments, chosen) as engine,
+        aclosing(raced(RaceField(engine, asked, earlier), job, race)) as items,
+    ):
         async for item in items:
             if isinstance(item, (Winner, Failure, Failed)):
                 last = item
@@ -80,9 +86,8 @@ async def _raced(arguments: argparse.Namespace, chosen: Chosen, choices: Choices
 
 def _entry(winner: Winner, chosen: Chosen) -> TunedKernels:
     machine, costs = winner.report.machine, winner.report.costs
-    root = project_root(chosen.file)
     return TunedKernels(
-        target_in(root, chosen.file, chosen.name),
+        target_in(project_root(chosen.file), chosen.file, chosen.name),
         _source(chosen) or "",
         machine.gpu or machine.cpu,
         machine.torch,
@@ -91,6 +96,7 @@ def _entry(winner: Winner, chosen: Chosen) -> TunedKernels:
         winner.name,
         winner.candidate.choices.parts(),
         winner.milliseconds,
+        winner.digests,
     )
 
 
@@ -110,14 +116,15 @@ def kept(chosen: Chosen) -> dict[str, str]:
         return {}
 
 
-def table(entry: TunedKernels) -> str:
-    """Return the times of candidates and rivals, the fastest first by each column."""
+def table(entry: TunedKernels, not_run: Mapping[str, str]) -> str:
+    """Return the times of candidates and rivals, the fastest first by each column, and why others were not run."""
     columns = [*entry.milliseconds[entry.winner]]
-    width = max(map(len, entry.milliseconds))
+    width = max(map(len, (*entry.milliseconds, *not_run)))
     lines = [f"{'milliseconds':<{width}} {' '.join(f'{c:>14}' for c in columns)}"]
     for name in sorted(entry.milliseconds, key=lambda n: entry.milliseconds[n].get(columns[-1], float("inf"))):
         times = (entry.milliseconds[name].get(column) for column in columns)
         cells = (" " * 14 if time is None else f"{time:14.4f}" for time in times)
         mark = " < kept" if name == entry.winner else " (rival)" if name in RIVALS else ""
         lines.append(f"{name:<{width}} {' '.join(cells)}{mark}")
+    lines += [f"{name:<{width}} not run: {reason}" for name, reason in not_run.items()]
     return "\n".join(lines) + "\n"

@@ -61,7 +61,9 @@ def outputs(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
 
 def _run(folder: Path, names: list[str]) -> None:
     from fx_lsp.bench.variant import check
+    from fx_lsp.numerics import interpreter
 
+    interpreter.repair()
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     for name in names:

@@ -11,7 +11,7 @@ from interpreted import captured, generated, kernels_in, loaded
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.ir.kernel import KernelWork
-from fx_lsp.codegen.schedule.estimate import COMPILED_CALL, gain
+from fx_lsp.codegen.schedule.estimate import Way, faster, ideal, region
 from fx_lsp.codegen.triton.regions import CompiledRegion
 
 
@@ -111,25 +111,34 @@ def test_inductor_replaces_a_kernel_with_scattered_accesses_if_that_saves_time(r
     assert ("# Inductor compiles it: f_kernel would take" in file.text) is replaced
 
 
-def work(**changed):
-    plain = KernelWork(1 << 28, 1 << 23, 1 << 27, 4096, 8, 1, sequential=False)
-    return replace(plain, **changed)
+BIG = KernelWork(moved=1 << 28, requests=1 << 23, operations=1 << 27, programs=4096, warps=8)
+SMALL = KernelWork(moved=1 << 12, requests=1 << 12, operations=1 << 10, programs=1, warps=4)
+PRODUCT = KernelWork(operations=1 << 37, programs=1024, product="half, TMA")
+LIBRARY = replace(PRODUCT, product="library half")
 
 
 @pytest.mark.parametrize(
-    ("slow", "changed"),
+    ("what", "ours", "other", "microseconds"),
     [
-        ("no", {}),
-        ("one request for each element", {"requests": 1 << 27}),
-        ("fewer programs than multiprocessors", {"programs": 16}),
-        ("iterations that wait for memory", {"programs": 16, "iterations": 1 << 12}),
-        ("as slow, but in order", {"programs": 16, "sequential": True}),
-        ("too small to matter", {"moved": 1 << 12, "requests": 1 << 12, "operations": 1 << 10, "programs": 1}),
+        ("a kernel that only moves bytes", BIG, region(ideal(BIG)), None),
+        ("one request for each element", replace(BIG, requests=1 << 27), ..., (364, 65)),
+        ("fewer programs than multiprocessors", replace(BIG, programs=16), ..., (529, 65)),
+        ("iterations that wait for memory", replace(BIG, programs=16, iterations=1 << 12), ..., (1640, 65)),
+        ("as slow, but in order", replace(BIG, programs=16, sequential=True), ..., None),
+        ("too small to matter", SMALL, ..., None),
+        ("a call of PyTorch beside kernels", KernelWork(moved=1 << 28), region(), (65, 0)),
+        ("a small call of PyTorch", KernelWork(moved=1 << 12), region(), None),
+        ("a product that saves a large tensor", PRODUCT, Way((LIBRARY, BIG)), None),
+        ("a product that saves nothing", PRODUCT, Way((LIBRARY,)), (213, 198)),
+        ("a product in few programs", replace(PRODUCT, programs=8), Way((LIBRARY, BIG)), (3490, 263)),
+        ("two launches in place of one", BIG, Way((BIG, BIG)), None),
     ],
 )
-def test_what_the_estimate_gains(slow, changed):
-    is_slower = slow not in ("no", "as slow, but in order", "too small to matter")
-    assert (gain(work(**changed)) > COMPILED_CALL) is is_slower, slow
+def test_the_estimate_chooses_between_two_ways(what, ours, other, microseconds):
+    """In microseconds, ours and the other way, if that is chosen."""
+    why = faster(Way((ours,)), region(ideal(ours)) if other is ... else other)
+    expected = microseconds and "would take {} µs instead of {} µs, by an estimate for an H200".format(*microseconds)
+    assert why == expected, what
 
 
 def test_parts_of_a_sum_need_not_be_views():

@@ -102,6 +102,35 @@ def test_a_sweep_with_kernels(project: Path):
     assert [cost.inputs for cost in found.costs if cost.what == "forward"] == [("x: f32[4, 8]",), ("x: f32[8, 8]",)]
 
 
+CRASHING = """\
+import os
+from triton.runtime import interpreter
+
+
+def crash(*args, **kwargs):
+    {end}
+
+
+interpreter.GridExecutor.__call__ = crash
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("raise RuntimeError('Triton Error [CUDA]: invalid argument')", "Triton Error [CUDA]: invalid argument"),
+        ("os.abort()", "Its process ended by SIGABRT"),
+    ],
+)
+def test_the_command_fails_when_kernels_crash(project: Path, own_settings: Path, tmp_path: Path, end: str, said: str):
+    """On the host, each launch of a kernel fails, as it does in a driver."""
+    (tmp_path / "sitecustomize.py").write_text(CRASHING.format(end=end))
+    named(own_settings, f'[hosts.box]\ncommand = "env PYTHONPATH={tmp_path} {sys.executable}"\n')
+    variants = ("--variant", "eager", "--variant", "kernels")
+    done = fx_lsp(project, "bench", "model.py::doubled", *variants, "--inputs", "x=f32[4, 8]", "--host", "box", "--yes")
+    assert done.returncode == 1 and said in done.stdout, done.stdout + done.stderr
+
+
 def test_what_a_target_imports_of_its_project_goes_with_it(project: Path, own_settings: Path, tmp_path: Path):
     package = project / "layers" / "inner"
     package.mkdir(parents=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from terminal import Done, fx_lsp
 from warm import warm_python
 
 from fx_lsp.choices import Choices
+from fx_lsp.commands.tune import table
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import (
     BenchmarkJob,
@@ -29,9 +31,10 @@ from fx_lsp.measured import (
 from fx_lsp.model import Failure
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.kernel_files.tuned import TUNED, TunedKernels, keep_tuned, read_tuned, tuned_for
+from fx_lsp.tracing.remote import tuning
 from fx_lsp.tracing.remote.cases import BenchRequest, analysed
 from fx_lsp.tracing.remote.history import source_hash
-from fx_lsp.tracing.remote.tuning import EACH, MIXED, PLAIN, Winner, fastest, raced
+from fx_lsp.tracing.remote.tuning import EACH, MIXED, PLAIN, RIVALS, EarlierRace, RaceField, Winner, fastest, raced
 
 SOURCE = """\
 import torch
@@ -81,14 +84,17 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "model.py"
 
 
-def end_of(file: Path, name: str, host: Host) -> Event | Winner | Failure | None:
+def end_of(
+    file: Path, name: str, host: Host, earlier: EarlierRace | None = None, seconds: float = 1000.0
+) -> Event | Winner | Failure | None:
     """The last item of a race between the candidates that an engine generates."""
 
     async def run() -> Event | Winner | Failure | None:
         engine = Engine(EngineSettings(interpreter=warm_python(), trace_on_open=False), lambda _: None, lambda _: None)
         asked = BenchRequest(str(file), name, file.read_text(), (str(file.parent),), choices=Choices())
+        field, job = RaceField(engine, asked, earlier), BenchmarkJob("", (), seconds=seconds)
         try:
-            items = [item async for item in raced(engine, asked, BenchmarkJob("", (), seconds=100.0), host.race)]
+            items = [item async for item in raced(field, job, host.race)]
         finally:
             await engine.shutdown()
         return items[-1]
@@ -120,6 +126,58 @@ def test_the_candidates_race_with_pytorch_and_the_fastest_wins(file: Path):
     )
     (case,) = job.cases
     assert len(set(case.others.values())) == len(case.others), "no two candidates are the same"
+    assert end.not_run == snapshot(
+        {
+            "estimated": "It is the same file as kernels.",
+            "traced sizes": "It is the same file as kernels.",
+            "PyTorch's partition": "It is the same file as kernels.",
+        }
+    )
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch):
+    """Only three candidates."""
+    monkeypatch.setattr(tuning, "VARIATIONS", {n: tuning.VARIATIONS[n] for n in (PLAIN, "estimated", "Inductor")})
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("few")
+def test_a_race_that_ran_out_of_time_goes_on_with_what_is_left(file: Path):
+    """And with the fastest of those that were measured, whose time is measured again."""
+    end = end_of(file, "scaled", Host(lambda name: 2.0), seconds=0.01)
+    assert isinstance(end, Winner) and {*end.milliseconds} == {PLAIN, *RIVALS}
+    assert end.not_run["Inductor"] == "The time was over before it was generated."
+    kept = EarlierRace("GPU", end.name, {}, end.milliseconds, end.digests)
+    times: Times = lambda name: {"Inductor": 1.0}.get(name, 3.0)  # noqa: E731
+    host = Host(times, times)
+    later = end_of(file, "scaled", host, kept)
+    assert isinstance(later, Winner) and later.name == "Inductor"
+    assert {*(host.jobs[0].variants or ())} == {*later.milliseconds} - {PLAIN, *RIVALS} | {end.name}
+    full = EarlierRace("GPU", later.name, {}, later.milliseconds, later.digests)
+    assert isinstance(end_of(file, "scaled", host, full), Winner)
+    assert {*(host.jobs[1].variants or ())} == {*later.milliseconds}, "nothing was left: all race again"
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("few")
+def test_what_was_not_run_has_a_reason(file: Path):
+    class Broken(Host):
+        async def race(self, job: BenchmarkJob) -> AsyncGenerator[Event, None]:
+            async for event in super().race(job):
+                if isinstance(event, Finished):
+                    rows = (
+                        replace(row, timings={}, error="It was stopped.") if row.variant != PLAIN else row
+                        for row in event.report.measured
+                    )
+                    event = Finished(replace(event.report, measured=tuple(rows)))
+                yield event
+
+    end = end_of(file, "scaled", Broken(lambda name: 2.0))
+    assert isinstance(end, Winner) and end.name == PLAIN and end.not_run["eager"] == "It was stopped."
+    printed = table(entry(file, winner=PLAIN, milliseconds=end.milliseconds), end.not_run).splitlines()
+    assert printed[1].split() == [PLAIN, "2.0000", "2.0000", "<", "kept"]
+    assert all(" not run: " in line for line in printed[2:]) and len(printed) == 2 + len(end.not_run)
 
 
 @pytest.mark.torch
@@ -190,8 +248,8 @@ def entry(file: Path, **changed: object) -> TunedKernels:
     asked = BenchRequest(str(file), "scaled", file.read_text(), (str(file.parent),))
     source = source_hash(analysed(asked)[0].plan("scaled"))
     times = {"plain": {"forward graph": 0.5, "forward wall": 0.7}, "compile": {"forward graph": 1.0}}
-    values = {"card": "GPU", "choices": {"fuse": "no"}, "milliseconds": times, "source": source, **changed}
-    return TunedKernels("model.py::scaled", torch="2.11", triton="3.6", inputs=("x",), winner="plain", **values)  # type: ignore[arg-type]
+    values = {"card": "GPU", "choices": {"fuse": "no"}, "milliseconds": times, "source": source, "winner": "plain"}
+    return TunedKernels("model.py::scaled", torch="2.11", triton="3.6", inputs=("x",), **{**values, **changed})  # type: ignore[arg-type]
 
 
 def test_a_project_keeps_one_entry_for_each_case(file: Path):

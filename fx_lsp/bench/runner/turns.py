@@ -178,36 +178,28 @@ def _turn(bench: RunningJob, entry: VariantRun, child: VariantProcess, measureme
 
 def _profile(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What]) -> None:
     """Time the kernels of a variant, and the lines of the original, if the job asks for them."""
-    if bench.job.profile and entry.variant in (bench.job.profiled or (entry.variant,)):
-        _profile_kernels(bench, entry, child, what)
-    if bench.job.by_line and entry.variant == EAGER:
-        _profile_lines(bench, entry, child, what)
-
-
-def _profile_kernels(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What]) -> None:
-    label = bench.job.cases[entry.case].label
-    for of in what:
-        bench.say(f"{bench.title(entry)}: profile {of}")
-        try:
-            answer: dict[str, Any] = child.ask(
-                {"do": "profile", "what": of}, max(1.0, min(_MAX_TURN_SECONDS, bench.left()))
-            )
-        except ChildError as error:
-            answer = {"error": str(error)}
-        if "error" in answer:
-            entry.warnings.append(f"not profiled: {answer['error']}")
-            return
+    job, label = bench.job, bench.job.cases[entry.case].label
+    for of in what if job.profile and entry.variant in (job.profiled or (entry.variant,)) else ():
+        answer = _profiled(bench, entry, child, {"do": "profile", "what": of})
+        if answer is None:
+            break
         entry.kernels += [KernelTime(entry.variant, label, of, **row) for row in answer["kernels"]]
+    if job.by_line and entry.variant == EAGER:
+        request = {"do": "lines", "what": "both" if {"backward", "both"} & {*what} else "forward"}
+        answer = _profiled(bench, entry, child, request) or {"lines": ()}
+        entry.lines += [LineTime(label, **row) for row in answer["lines"]]
 
 
-def _profile_lines(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What]) -> None:
-    bench.say(f"{bench.title(entry)}: profile lines")
-    request = {"do": "lines", "what": "both" if {"backward", "both"} & {*what} else "forward"}
+def _profiled(
+    bench: RunningJob, entry: VariantRun, child: VariantProcess, request: dict[str, str]
+) -> dict[str, Any] | None:
+    """Return the answer to a request for a profile; None without one, which is a warning."""
+    bench.say(f"{bench.title(entry)}: profile {request['what'] if request['do'] == 'profile' else 'lines'}")
     try:
         answer: dict[str, Any] = child.ask(request, max(1.0, min(_MAX_TURN_SECONDS, bench.left())))
     except ChildError as error:
         answer = {"error": str(error)}
     if "error" in answer:
-        entry.warnings.append(f"lines not profiled: {answer['error']}")
-        return
-    entry.lines += [LineTime(bench.job.cases[entry.case].label, **row) for row in answer["lines"]]
+        entry.warnings.append(f"{'lines ' * (request['do'] == 'lines')}not profiled: {answer['error']}")
+        return None
+    return answer

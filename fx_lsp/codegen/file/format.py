@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import keyword
 import math
-import re
 import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -19,8 +16,12 @@ import torch
 from fx_lsp.codegen.ir.text import LINE_WIDTH
 
 _OPEN, _CLOSE = "([{", ")]}"
-_OPERATORS = ("if else", "or", "and", "in is < > <= >= == !=", "|", "^", "&", "<< >>", "+ -", "* / // % @")
+_OPERATORS = ("for", "if else", "or", "and", "in is < > <= >= == !=", "|", "^", "&", "<< >>", "+ -", "* / // % @")
 """The operators that a line may be broken before, lowest precedence first."""
+_RANKS = {operator: rank for rank, operators in enumerate(_OPERATORS, 1) for operator in operators.split()}
+_CONSTANTS = ("None", "True", "False")
+FAR = LINE_WIDTH * 5 // 8
+"""The column from which on a bracket is far to the right."""
 
 
 def literal(value: Any) -> str | None:
@@ -59,18 +60,6 @@ def _container_literal(value: Any) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class LogicalLine:
-    """A logical line: the lines from `start` to `end`, exclusive, as one text. The text is None if it must not
-    change.
-    """
-
-    start: int
-    end: int
-    text: str | None
-    indent: int
-
-
 def _source_tokens(text: str) -> Iterator[tokenize.TokenInfo]:
     """Yield the tokens of a text, with an f-string as one: Python 3.12 splits it, and only that and later versions read
     a line that breaks inside of one. Raises TokenError for an incomplete text.
@@ -91,90 +80,6 @@ def _source_tokens(text: str) -> Iterator[tokenize.TokenInfo]:
             yield token
 
 
-def statements(lines: Sequence[str]) -> Iterator[LogicalLine]:
-    """Yield the logical lines of a text in order, without comments and empty lines."""
-    tokens: list[tokenize.TokenInfo] = []
-    ignored = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER)
-    for token in _source_tokens("\n".join(lines) + "\n"):
-        if token.type in ignored or (token.type == tokenize.COMMENT and not tokens):
-            continue
-        if token.type != tokenize.NEWLINE:
-            tokens.append(token)
-            continue
-        if tokens:
-            first, last = tokens[0].start[0] - 1, tokens[-1].end[0]
-            yield LogicalLine(first, last, _joined(tokens), tokens[0].start[1])
-        tokens = []
-
-
-def _joined(tokens: Sequence[tokenize.TokenInfo]) -> str | None:
-    text = ""
-    for number, token in enumerate(tokens):
-        if token.type == tokenize.COMMENT or token.start[0] != token.end[0]:
-            return None
-        if number:
-            before = tokens[number - 1]
-            if before.end[0] == token.start[0]:
-                text += " " * (token.start[1] - before.end[1])
-            elif token.string in _CLOSE:
-                text = _without_comma(text)
-            elif before.string not in _OPEN and token.string != ".":
-                text += " "
-        text += token.string
-    return text
-
-
-def _without_comma(text: str) -> str:
-    """Return a text that precedes a closing bracket without its trailing comma, unless the comma makes a tuple."""
-    if not text.endswith(","):
-        return text
-    depth, commas, at = 0, 0, len(text) - 1
-    while at >= 0 and depth >= 0:
-        depth += (text[at] in _CLOSE) - (text[at] in _OPEN)
-        commas += text[at] == "," and depth == 0
-        at -= 1
-    before = text[at] if at >= 0 else ""
-    tuple_ = text[at + 1] == "(" and not (before.isalnum() or before in "_)]}\"'")
-    return text if tuple_ and commas == 1 else text[:-1]
-
-
-def break_lines(text: str, indent: int) -> list[str]:
-    """Return a statement on as few lines as it needs. Lines are filled."""
-    pad = " " * indent
-    if indent + len(text) <= LINE_WIDTH:
-        return [pad + text]
-    head, value, tail = _parts(text)
-    value = f"({value})" if head and len(_pieces(value)) > 1 else value
-    lines = [head]
-    if head.endswith(" = ") and "," in head and indent + len(head) + (value.find("(") + 1 or len(value)) > LINE_WIDTH:
-        targets = head[:-3].removeprefix("(").removesuffix(")")
-        lines = list(_filled(f"({targets})", indent, indent, len(f" = {value}{tail}")))
-        lines[-1] += " = "
-    first, *others = _filled(value, len(lines[-1]) + (indent if len(lines) == 1 else 0), indent, len(tail))
-    lines = [*lines[:-1], lines[-1] + first, *others]
-    lines = [pad + lines[0], *lines[1:]]
-    lines[-1] += tail
-    return lines if _same(text, lines) else [pad + text]
-
-
-def _same(text: str, lines: Sequence[str]) -> bool:
-    """Return True if lines parse to the same syntax tree as a text. Returns False if either does not parse."""
-    try:
-        return ast.dump(ast.parse(_complete(text))) == ast.dump(ast.parse(_complete("\n".join(lines).lstrip())))
-    except SyntaxError:
-        return False
-
-
-def _complete(text: str) -> str:
-    if text.startswith("@"):
-        return f"{text}\ndef f(): ..."
-    if text.startswith(("elif ", "else:")):
-        return f"if x: ...\n{text} ..."
-    if text.startswith(("except", "finally")):
-        return f"try: ...\n{text} ..."
-    return f"{text} ..." if text.endswith(":") else text
-
-
 @dataclass(frozen=True)
 class _Token:
     text: str
@@ -183,155 +88,107 @@ class _Token:
     depth: int
 
 
-@lru_cache(maxsize=4096)
 def _tokens(text: str) -> tuple[_Token, ...]:
+    """Return the tokens of a text on one line, each with the number of brackets around it."""
     tokens: list[_Token] = []
     depth = 0
     try:
         for token in _source_tokens(text):
-            if not token.string.strip():
-                continue
-            if token.string in _CLOSE and token.type == tokenize.OP:
-                depth -= 1
-            tokens.append(_Token(token.string, token.start[1], token.end[1], depth))
-            if token.string in _OPEN and token.type == tokenize.OP:
-                depth += 1
-    except tokenize.TokenError:
+            is_bracket = token.type == tokenize.OP
+            depth -= is_bracket and token.string in _CLOSE
+            if token.string.strip():
+                tokens.append(_Token(token.string, token.start[1], token.end[1], depth))
+            depth += is_bracket and token.string in _OPEN
+    except tokenize.TokenError:  # a header without its body
         pass
     return tuple(tokens)
 
 
-_DEFINITIONS = ("def ", "class ", "async def ")
+def long_lines(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the places of statements that are on one line and too long for it, and their lines."""
+    first: tokenize.TokenInfo | None = None
+    ignored = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT)
+    for token in _source_tokens("\n".join(lines) + "\n"):
+        if token.type == tokenize.NEWLINE:
+            if first is not None and first.start[0] == token.start[0] and token.start[1] > LINE_WIDTH:
+                yield token.start[0] - 1, break_lines(first.line[first.start[1] :].rstrip(), first.start[1])
+            first = None
+        elif first is None and token.type not in ignored:
+            first = token
 
 
-def _parts(text: str) -> tuple[str, str, str]:
-    """Return the start of a statement, the expression that may have brackets of its own, and the rest."""
-    tokens = _tokens(text)
-    word = tokens[0].text
-    assigned = [t for t in tokens if t.depth == 0 and t.text.endswith("=") and t.text not in ("==", "!=", "<=", ">=")]
-    start, end = 0, len(text)
-    if word in ("if", "while", "elif", "for") and text.endswith(":"):
-        last = next(t for t in tokens if t.depth == 0 and t.text == "in") if word == "for" else tokens[0]
-        start, end = last.end + 1, len(text) - 1
-    elif assigned and not text.startswith(_DEFINITIONS):
+def break_lines(text: str, indent: int) -> list[str]:
+    """Return a statement on lines that are filled. Lines in brackets begin behind the bracket, unless it is far to the
+    right.
+    """
+    if indent + len(text) <= LINE_WIDTH or "  #" in text:
+        return [" " * indent + text]
+    text = _bracketed(text, indent)
+    tokens, lines, start, column, opened = _tokens(text), list[str](), 0, indent, list[int]()
+    while column + len(text) - start > LINE_WIDTH:
+        breaks = list(_breaks(tokens, start, column, opened))
+        if not breaks:
+            break
+        fitting = [each for each in breaks if each.end - start + column <= LINE_WIDTH] or breaks[:1]
+        best = min(fitting, key=lambda each: each.cost)
+        lines.append(" " * column + text[start : best.end])
+        start, column, opened = best.start, best.columns[-1], list(best.columns)
+    return [*lines, " " * column + text[start:]]
+
+
+@dataclass(frozen=True)
+class _Break:
+    """A place for a line break, behind `end` and before `start`, with the `columns` of the brackets around it. The
+    place of the least `cost` is the best.
+    """
+
+    end: int
+    start: int
+    columns: tuple[int, ...]
+    cost: tuple[bool, int, int, int]
+
+
+def _breaks(tokens: Sequence[_Token], start: int, column: int, opened: Sequence[int]) -> Iterator[_Break]:
+    """Yield the places where a line that begins at `start` and `column`, in brackets at `opened`, may end."""
+    columns = list(opened)
+    for before, token in pairwise(tokens):
+        if token.start <= start:
+            continue
+        if before.start >= start and before.text in _OPEN:
+            columns.append(column + before.end - start)
+        if before.start >= start and before.text in _CLOSE:
+            columns.pop()
+        rank = _RANKS.get(token.text) if _ends_operand(before) else None
+        if before.text == ",":
+            rank = 0
+        if not columns or token.text in _CLOSE:
+            continue
+        if before.text in _OPEN:
+            yield _Break(before.end, token.start, (*columns[:-1], column + 4), (False, len(columns), len(_RANKS), 0))
+        elif rank is not None:
+            cost = (columns[-1] > FAR, len(columns), rank, -token.start)
+            yield _Break(before.end, token.start, tuple(columns), cost)
+
+
+def _ends_operand(token: _Token) -> bool:
+    """Return True if an operator behind this token has it as its left side."""
+    word = token.text[0].isalnum() or token.text[0] in "_\"'."
+    return token.text in _CLOSE or (word and (not keyword.iskeyword(token.text) or token.text in _CONSTANTS))
+
+
+def _bracketed(text: str, indent: int) -> str:
+    """Return a statement with brackets around its value, and around its targets, if these have to be broken."""
+    tokens = [token for token in _tokens(text) if token.depth == 0]
+    first = tokens[0]
+    assigned = [t for t in tokens if t.text.endswith("=") and t.text not in ("==", "!=", "<=", ">=")]
+    start = first.end + 1 if first.text in ("return", "assert", "raise", "if", "while", "elif") else 0
+    if assigned and first.text not in ("def", "class", "@"):
         start = assigned[-1].end + 1
-    elif word in ("return", "assert", "yield", "raise", "del"):
-        start = tokens[0].end + 1
-    return text[:start], text[start:end], text[end:]
-
-
-@lru_cache(maxsize=4096)
-def _filled(text: str, column: int, indent: int, last: int) -> tuple[str, ...]:
-    """Return an expression on lines that are filled. The first begins at `column`, and has no indentation; the others
-    begin at `indent`, and `last` characters follow the last.
-    """
-    pieces = _pieces(text)
-    if column + len(text) + last <= LINE_WIDTH:
-        return (text,)
-    if len(pieces) == 1:
-        return min(_opened(text, column, indent, last), key=lambda lines: _cost(lines, column, last))
-    lines, is_broken = [""], False
-    for number, piece in enumerate(pieces):
-        reserve = last if number == len(pieces) - 1 else 0
-        end = column + len(lines[-1])
-        if lines[-1] and (is_broken or end + len(piece.rstrip()) + reserve > LINE_WIDTH):
-            lines[-1] = lines[-1].rstrip()
-            lines.append(" " * indent)
-            column, piece, end = 0, piece.lstrip(), indent
-        first, *others = _filled(piece.rstrip(), end, indent, reserve)
-        is_broken = bool(others)
-        lines[-1] += first + ("" if is_broken else piece[len(piece.rstrip()) :])
-        lines += others
-        column = 0 if len(lines) > 1 else column
-    return tuple(lines)
-
-
-def _cost(lines: Sequence[str], first: int, last: int) -> tuple[int, int]:
-    """Return how many characters of lines do not fit, if the first begins at a column, and the number of lines. A large
-    indentation counts as a line.
-    """
-    lengths = [len(line) for line in lines]
-    lengths[0] += first
-    lengths[-1] += last
-    deep = sum(len(line) - len(line.lstrip()) > LINE_WIDTH // 2 for line in lines[1:])
-    return sum(max(0, length - LINE_WIDTH) for length in lengths), len(lines) + deep
-
-
-def _opened(text: str, column: int, indent: int, last: int) -> Iterator[tuple[str, ...]]:
-    """Yield an expression with line breaks in one pair of brackets, the first of a definition, or in a string."""
-    yield (text,)
-    tokens = _tokens(text)
-    if _is_string(text):
-        yield _split_string(text, column, indent, last)
-    pairs = [(t, _closing(tokens, n)) for n, t in enumerate(tokens) if t.depth == 0 and t.text in _OPEN]
-    filled = [(t.end, end.start) for t, end in pairs if end is not None and text[t.end : end.start].strip()]
-    for start, end in filled[:1] if text.startswith(_DEFINITIONS) else filled[:-3:-1]:
-        head, body, tail = text[:start], text[start:end], text[end:]
-        inside, inner = column + start, indent + 4
-        lines = _filled(body, inner, inner, 0)
-        yield (head, " " * inner + lines[0], *lines[1:], " " * indent + tail)
-        if not (tail.startswith(")(") or (inside == inner and text.endswith(":"))):
-            first, *others = _filled(body, inside, inside, len(tail) + last)
-            lines = (head + first, *others)
-            yield (*lines[:-1], lines[-1] + tail)
-
-
-def _pieces(text: str) -> list[str]:
-    """Return the parts of an expression that may be on lines of their own: elements, operands or links of a chain."""
-    tokens = _tokens(text)
-    outside = _outside(tokens)
-    if any(t.text == "for" for t in outside):
-        cuts = [t.start for t in outside if t.text in ("for", "if") and t.start]
-    else:
-        cuts = [t.end for t in outside if t.text == "," and t.end < len(text)] or _operands(tokens)
-    return [text[a:b] for a, b in pairwise([0, *cuts, len(text)]) if text[a:b].strip()]
-
-
-def _outside(tokens: Sequence[_Token]) -> list[_Token]:
-    """Return the tokens that are in no bracket, and not among the parameters of a lambda."""
-    outside, is_lambda = list[_Token](), False
-    for token in (t for t in tokens if t.depth == 0):
-        is_lambda = (is_lambda or token.text == "lambda") and token.text != ":"
-        outside += [] if is_lambda else [token]
-    return outside
-
-
-def _operands(tokens: Sequence[_Token]) -> list[int]:
-    """Return where to break an expression before its operators of lowest precedence, or before the links of a chain."""
-    if any(t.text == "lambda" for t in tokens):
-        return []
-    is_named = len(tokens) > 2 and tokens[1].text == "=" and tokens[0].text.isidentifier()
-    pairs = [(b, t) for b, t in pairwise(tokens[2:] if is_named else tokens) if t.depth == 0]
-    links = [t.start for b, t in pairs if t.text == "." and b.text in _CLOSE]
-    for operators in map(str.split, _OPERATORS):
-        places = [t.start for b, t in pairs if t.text in operators and not _is_sign(b)]
-        if places:
-            return places
-    return links if len(links) > 1 else []
-
-
-def _is_string(text: str) -> bool:
-    return text.startswith('"') and len(_tokens(text)) == 1
-
-
-def _split_string(text: str, first: int, indent: int, last: int) -> tuple[str, ...]:
-    """Return a string as several strings, each on a line of its own."""
-    lines, width = [""], LINE_WIDTH - first
-    for word in re.findall(r"[^ ]* *", text[1:-1]):
-        if lines[-1] and len(lines[-1]) + len(word) + len('""') + last > width:
-            lines.append("")
-            width = LINE_WIDTH - indent
-        lines[-1] += word
-    return tuple(f'{" " * indent if number else ""}"{line}"' for number, line in enumerate(lines))
-
-
-def _is_sign(before: _Token) -> bool:
-    """Return True if an operator behind this token is unary."""
-    text = before.text
-    word = text[0].isalpha() or text[0] in "_\"'" or text[0].isdigit()
-    return not (text in _CLOSE or (word and not keyword.iskeyword(text)) or text in ("None", "True", "False", "..."))
-
-
-def _closing(tokens: Sequence[_Token], opening: int) -> _Token | None:
-    depth = tokens[opening].depth
-    return next((t for t in tokens[opening + 1 :] if t.depth == depth and t.text in _CLOSE), None)
+    end = len(text) - text.endswith(":")
+    inside = [(b, t) for b, t in pairwise(tokens) if b.start >= start]
+    if start and any(b.text == "," or (t.text in _RANKS and _ends_operand(b)) for b, t in inside):
+        text = f"{text[:start]}({text[start:end]}){text[end:]}"
+    if start > LINE_WIDTH // 2 and "," in text[:start]:
+        targets = text[: assigned[-1].start].rstrip()
+        text = f"({targets}){text[len(targets) :]}" if targets[0] != "(" else text
+    return text

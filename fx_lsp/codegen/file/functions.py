@@ -368,7 +368,7 @@ class FileFunctions:
 
     def _backward_head(self, saved: Sequence[fx.Node]) -> list[Statement]:
         """Return the first statements of backward: they reject second derivatives and unpack the saved values."""
-        once = f"{self.subject.name} has no second derivatives: differentiate without create_graph=True"
+        once = f"{self.subject.name} does not support create_graph=True"
         condition = parse_expression("torch.is_grad_enabled() and not torch.compiler.is_compiling()")
         refusal = Evaluate(parse_expression(f'RuntimeError("{once}")'), None, "raise")
         names = [self.name(p) for p in saved]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch import fx
 
-from fx_lsp.codegen.file.format import break_lines, statements
+from fx_lsp.codegen.file.format import long_lines
 from fx_lsp.codegen.file.functions import (
     CHECK_FUNCTION,
     ORIGINALS,
@@ -26,7 +26,6 @@ from fx_lsp.codegen.file.runtime import (
     COMPILED,
     CONSTANTS,
     IS_PLAIN,
-    IS_PLAIN_WITH_FLAGS,
     LAUNCH,
     LAUNCH_WITH_OFFSETS,
     OPERATOR,
@@ -110,8 +109,7 @@ def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> l
     """Return the definitions that register operators and launch kernels."""
     texts: list[str] = []
     if parts.has_operators and parts.engine == "fx-lsp":
-        texts += [IS_PLAIN_WITH_FLAGS if parts.flags else IS_PLAIN]
-        texts += [OVERWRITING if parts.forward.overwritten else OPERATOR]
+        texts += [IS_PLAIN, OVERWRITING if parts.forward.overwritten else OPERATOR]
     if any(isinstance(step, CompiledRegion) for p in parts.programs for step in p.steps):
         texts.append(COMPILED)
     if launches:
@@ -136,13 +134,12 @@ def _check_blocks(parts: FileFunctions) -> list[Definition]:
     subject = parts.subject
     if subject.accepted:
         columns = "# name, dtype, sizes, strides (None: contiguous), gradient, may be copied"
-        rows = [f"    {row}," for row in parts.accepted_inputs()]
-        blocks.append(_code_block("\n".join([columns, "INPUTS = [", *rows, "]"])))
+        blocks.append(_code_block(f"{columns}\nINPUTS = [{', '.join(parts.accepted_inputs())}]"))
         strided = any(accepted.strides != "None" for accepted in subject.accepted)
-        checked, *others = (CHECK_STRIDES if strided else CHECK).strip().split("\n\n\n")
-        blocks += [_code_block(text) for text in (rename_definition(checked, check_function_name(subject)), *others)]
+        checked = rename_definition(CHECK_STRIDES if strided else CHECK, check_function_name(subject))
+        blocks.append(_code_block(checked))
     if subject.settings:
-        blocks.append(_code_block("\n".join(["SETTINGS = {", *(f"    {s}," for s in subject.settings), "}"])))
+        blocks.append(_code_block(f"SETTINGS = {{{', '.join(subject.settings)}}}"))
         blocks.append(_code_block(SETTINGS))
     return blocks
 
@@ -164,8 +161,8 @@ def reserved_names(name: str) -> list[str]:
         "functools",
         "is_plain",
     ]
-    own += ["aligned", "check_settings", "first_launch", "has_shape", "has_strides", "INPUTS", "launch"]
-    own += ["LAUNCHES", "math", "meta", "multiprocessors", "namedtuple", "os", "PLAIN", "workspace", LIBRARY]
+    own += ["aligned", "check_settings", "first_launch", "INPUTS", "launch"]
+    own += ["LAUNCHES", "math", "meta", "multiprocessors", "namedtuple", "os", "workspace", LIBRARY]
     own += ["SETTINGS", "SimpleNamespace", "Tensor", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 
@@ -189,16 +186,10 @@ def _code_block(text: str) -> Definition:
 
 def _format_lines(lines: Sequence[CodeLine]) -> list[CodeLine]:
     """Return the lines with long statements broken."""
-    formatted: list[CodeLine] = []
-    done = 0
-    for statement in statements([line.text for line in lines]):
-        formatted += lines[done : statement.start]
-        done = statement.end
-        node = next((line.node for line in lines[statement.start : done] if line.node is not None), None)
-        if statement.text is None:
-            formatted += lines[statement.start : done]
-        else:
-            formatted += [CodeLine(text, node) for text in break_lines(statement.text, statement.indent)]
+    formatted, done = list[CodeLine](), 0
+    for place, texts in long_lines([line.text for line in lines]):
+        formatted += [*lines[done:place], *(CodeLine(text, lines[place].node) for text in texts)]
+        done = place + 1
     return [*formatted, *lines[done:]]
 
 

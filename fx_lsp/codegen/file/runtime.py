@@ -24,16 +24,10 @@ def alert_not_deterministic(name):
 '''
 
 IS_PLAIN = '''
-def is_plain(*values):
+def is_plain(*values, plain=frozenset([torch.Tensor, torch.nn.Parameter, int, bool])):
     """Whether these are real tensors and numbers, not traced ones."""
-    return {type(value) for value in values} <= PLAIN
-
-
-PLAIN = {torch.Tensor, torch.nn.Parameter, int}
+    return {type(value) for value in values} <= plain
 '''
-
-IS_PLAIN_WITH_FLAGS = IS_PLAIN.replace("Parameter, int}", "Parameter, int, bool}")
-"""A variant for operators with flags."""
 
 OPERATOR = '''
 def as_operator(name):
@@ -48,41 +42,27 @@ def as_operator(name):
 
         @functools.wraps(function)
         def call(*args):
-            if torch.compiler.is_compiling() or not is_plain(*args):
-                return operator(*args)
-            return function(*args)
+            is_traced = torch.compiler.is_compiling() or not is_plain(*args)
+            return (operator if is_traced else function)(*args)
 
         return call
 
     return register
 '''
 
-OVERWRITING = '''
-def as_operator(name, overwrites=()):
-    """Registers a function as an operator, for torch.compile and other tracers.
-
-    On plain tensors the function is called directly: the dispatcher takes longer.
-    `overwrites` names the tensors that the function writes to.
-    """
-
-    def register(function):
-        operator = custom_op(name, function, mutates_args=overwrites)
-        operator.register_fake(function)
-        parameters = list(inspect.signature(function).parameters)
-        places = [parameters.index(parameter) for parameter in overwrites]
-
-        @functools.wraps(function)
-        def call(*args):
-            if torch.compiler.is_compiling() or not is_plain(*args):
-                return operator(*args)
-            found = function(*args)
-            torch.autograd.graph.increment_version([args[place] for place in places])
-            return found
-
-        return call
-
-    return register
-'''
+OVERWRITING = (
+    OPERATOR.replace("(name):", "(name, overwrites=()):")
+    .replace("longer.\n", "longer.\n    `overwrites` names the tensors that the function writes to.\n")
+    .replace("mutates_args=()", "mutates_args=overwrites")
+    .replace("(function)\n\n", "(function)\n        names = list(inspect.signature(function).parameters)\n\n")
+    .replace(
+        "            return (",
+        """            if not is_traced:
+                written = [args[names.index(name)] for name in overwrites]
+                torch.autograd.graph.increment_version(written)
+            return (""",
+    )
+)
 """A variant for a function that overwrites some of its arguments."""
 
 COMPILED = '''
@@ -138,10 +118,8 @@ def first_launch(key, kernel, grid, args, blocks):
         return grid(meta) if callable(grid) else grid
 
     compiled = kernel[chosen_grid](*args, **blocks)
-    if not isinstance(compiled, triton.compiler.CompiledKernel):
-        return  # an interpreter ran it
-    if len(compiled.src.signature) < len(values):
-        return  # Triton before 3.3 compiles some parameters away
+    if len(getattr(getattr(compiled, "src", None), "signature", ())) < len(values):
+        return  # an interpreter ran it, or Triton before 3.3 compiled parameters away
     if len(LAUNCHES) == 10_000:  # the sizes vary
         LAUNCHES.clear()
     meta = {name: values[name] for name in list(values)[len(args) :]}
@@ -218,17 +196,20 @@ def check_settings(module, settings):
 CHECK = '''
 def checked(*tensors):
     """Returns tensors in the layout of INPUTS, copied if needed; raises for others."""
-    accepted, sizes, device = [], {}, None
+    accepted, sizes, device = [], {}, getattr(tensors[0], "device", None)
     for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
         if getattr(tensor, "dtype", None) != dtype:
             actual = getattr(tensor, "dtype", type(tensor).__name__)
             raise TypeError(f"{name} must be a tensor of {dtype}, not {actual}")
-        if tensor.shape != shape and not has_shape(tensor, shape, sizes):
-            wanted = ", ".join("any" if size is None else str(sizes.get(size, size)) for size in shape)
-            raise ValueError(f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}")
-        if device is None:
-            device = tensor.device
-        elif tensor.device != device:
+        if tensor.shape != shape:  # None is any size, and a name any, but the same one
+            wanted = []
+            for size, actual in zip(shape, tensor.shape):
+                named = sizes.setdefault(size, actual) if isinstance(size, str) else size
+                wanted.append(actual if named is None else named)
+            wanted = (*wanted, *shape[tensor.dim() :])
+            if tensor.shape != wanted:
+                raise ValueError(f"{name} must have the shape {wanted}, not {tuple(tensor.shape)}")
+        if tensor.device != device:
             raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
         if not gradient and tensor.requires_grad and torch.is_grad_enabled():
             raise ValueError(f"{name} gets no gradient from these kernels: pass {name}.detach()")
@@ -238,35 +219,17 @@ def checked(*tensors):
             tensor = tensor.contiguous()
         accepted.append(tensor)
     return accepted
-
-
-def has_shape(tensor, shape, sizes):
-    """Returns True if a tensor has a shape. A name is any size, but the same one."""
-    for size, actual in zip(shape, tensor.shape):
-        wanted = sizes.setdefault(size, actual) if isinstance(size, str) else size
-        if wanted not in (None, actual):
-            return False
-    return len(shape) == tensor.dim()
-'''
-
-_HAS_STRIDES = '''
-
-def has_strides(tensor, strides):
-    """Returns True if a tensor has the strides; None means any."""
-    return all(
-        size == 1 or stride is None or stride == actual
-        for size, stride, actual in zip(tensor.shape, strides, tensor.stride())
-    )
 '''
 
 _COPIES = """\
         strides = strides and tuple([sizes.get(stride, stride) for stride in strides])
-        if strides is not None and not has_strides(tensor, strides):
+        layout = zip(tensor.shape, strides or (), tensor.stride())
+        if any(size != 1 and stride not in (None, actual) for size, stride, actual in layout):
             if not copied:
                 raise ValueError(f"{name} must have the strides {strides}, not {tensor.stride()}")
             tensor = torch.empty_strided(tensor.shape, strides, dtype=dtype, device=device).copy_(tensor)
         accepted.append(tensor)
 """
 
-CHECK_STRIDES = CHECK.replace("        accepted.append(tensor)\n", _COPIES) + _HAS_STRIDES
+CHECK_STRIDES = CHECK.replace("        accepted.append(tensor)\n", _COPIES)
 """A variant for files with inputs that are not contiguous."""

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -172,38 +172,29 @@ def _disassemble(kernel: CompiledKernel) -> Listing:
 
 def _nvidia_resources(kernel: CompiledKernel, target: str) -> Resources:
     """Read the resources from the output of `ptxas -v`. Several functions share the registers of the largest one."""
-    registers = max(_numbers(r"Used (\d+) registers", kernel.log), default=0)
-    shared = int(kernel.metadata.get("shared") or 0) + max(_numbers(r"(\d+) bytes smem", kernel.log), default=0)
-    warps = int(kernel.metadata["num_warps"])
-    return Resources(
-        registers=registers,
-        spill_stores=sum(_numbers(r"(\d+) bytes spill stores", kernel.log)),
-        spill_loads=sum(_numbers(r"(\d+) bytes spill loads", kernel.log)),
-        shared=shared,
-        threads=warps * CHIPS[target].warp_size,
-        barriers=max(_numbers(r"used (\d+) barriers", kernel.log), default=0),
-        tensor_memory=int(kernel.metadata.get("tmem_size") or 0),
-        occupancy=occupancy(CHIPS[target], registers, shared, warps),
-    )
+    log = kernel.log
+    spilled = [sum(_numbers(rf"(\d+) bytes spill {kind}", log)) for kind in ("stores", "loads")]
+    barriers = max(_numbers(r"used (\d+) barriers", log), default=0)
+    static = max(_numbers(r"(\d+) bytes smem", log), default=0)
+    return _resources(kernel, target, _numbers(r"Used (\d+) registers", log), (*spilled, barriers, static))
 
 
 def _amd_resources(kernel: CompiledKernel, shown: str, target: str) -> Resources:
     """Read the resources from the metadata at the end of the assembly. Spills go through scratch memory."""
     text = kernel.stages["amdgcn"]
-    registers = max(_numbers(r"^ +\.vgpr_count: +(\d+)", text), default=0)
-    shared = int(kernel.metadata.get("shared") or 0)
-    warps = int(kernel.metadata["num_warps"])
     spills = any(_numbers(r"^ +\.vgpr_spill_count: +(\d+)", text))
-    return Resources(
-        registers=registers,
-        spill_stores=_scratch_bytes("store", shown) if spills else 0,
-        spill_loads=_scratch_bytes("load", shown) if spills else 0,
-        shared=shared,
-        threads=warps * CHIPS[target].warp_size,
-        barriers=1 if re.search(r"^\ts_barrier", shown, re.MULTILINE) else 0,
-        tensor_memory=0,
-        occupancy=occupancy(CHIPS[target], registers, shared, warps),
-    )
+    spilled = [_scratch_bytes(kind, shown) if spills else 0 for kind in ("store", "load")]
+    barriers = 1 if re.search(r"^\ts_barrier", shown, re.MULTILINE) else 0
+    return _resources(kernel, target, _numbers(r"^ +\.vgpr_count: +(\d+)", text), (*spilled, barriers, 0))
+
+
+def _resources(kernel: CompiledKernel, target: str, registers: Iterable[int], counts: Sequence[int]) -> Resources:
+    """Return the resources of a kernel; `counts` are spilled and reloaded bytes, barriers and static shared memory."""
+    spill_stores, spill_loads, barriers, static = counts
+    used, warps = max(registers, default=0), int(kernel.metadata["num_warps"])
+    shared = int(kernel.metadata.get("shared") or 0) + static
+    fits, memory = occupancy(CHIPS[target], used, shared, warps), int(kernel.metadata.get("tmem_size") or 0)
+    return Resources(used, spill_stores, spill_loads, shared, warps * CHIPS[target].warp_size, barriers, memory, fits)
 
 
 def _scratch_bytes(kind: str, text: str) -> int:

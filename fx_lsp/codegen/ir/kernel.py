@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from torch import fx
 
@@ -70,23 +71,32 @@ class KernelParameter:
         return annotated if self.default is None else f"{annotated} = {self.default}"
 
 
+SECTOR = 32
+"""The bytes of a memory request: what a warp reads at least for an address."""
+
+ProductKind = Literal["f32", "half", "half, TMA", "library f32", "library half"]
+"""Who computes a matrix product: a kernel, or PyTorch's library; in float32 or half precision."""
+
+
 @dataclass(frozen=True)
 class KernelWork:
     """Hold the work of one launch, at the sizes of the capture.
 
     `moved` are bytes between the GPU's memory and its cache: each element once. `requests` are those of 32 bytes to
     the caches; one for each element where neighbouring elements are not next to each other. `operations` count an
-    addition as 1. `programs` have `warps` warps, and `iterations` of a loop each. It is `sequential` if it
-    computes elements from earlier ones: a scan or a recurrence.
+    addition as 1. `programs` have `warps` warps, and `iterations` of a loop each; 0 of them are enough. It is
+    `sequential` if it computes elements from earlier ones: a scan or a recurrence. The operations of a `product` are
+    those of a matrix product.
     """
 
-    moved: int
-    requests: int
-    operations: int
-    programs: int
-    warps: int
-    iterations: int
-    sequential: bool
+    moved: int = 0
+    requests: int = 0
+    operations: int = 0
+    programs: int = 0
+    warps: int = 0
+    iterations: int = 1
+    sequential: bool = False
+    product: ProductKind | None = None
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.partial_writes import writes_in, written_operands
+from fx_lsp.codegen.graph.partial_writes import Needed, order_of_writes, writes_in, written_operands
 from fx_lsp.codegen.graph.query import (
     is_anchor_reduction,
     is_empty,
@@ -34,7 +34,6 @@ from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS, MAX_TILE_ELEMENTS
 from fx_lsp.codegen.schedule.concat import ConcatParts, concat_parts
 from fx_lsp.codegen.schedule.not_fused import NotFused, of_call, of_reductions, reduction_of
-from fx_lsp.codegen.schedule.write_order import Needed, order_of_writes
 
 
 @dataclass

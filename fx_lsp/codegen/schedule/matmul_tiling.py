@@ -16,13 +16,14 @@ import torch
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.graph.query import buffer_of, matmul_operands, shape_of
 from fx_lsp.codegen.ir.index import Coords, Index, coefficient, count, power_of_two
+from fx_lsp.codegen.ir.kernel import KernelWork, ProductKind
 from fx_lsp.codegen.ir.template import MatmulTemplate
 from fx_lsp.codegen.ir.text import size_text
 from fx_lsp.codegen.ir.tile import Config, Dim, DimRole, Tile
 from fx_lsp.codegen.ir.values import Buffer, Load, Value, values_of
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.matmul import MatmulValues, matmul_values
-from fx_lsp.codegen.schedule.estimate import seconds_of_product, seconds_to_move
+from fx_lsp.codegen.schedule.estimate import Way, faster
 from fx_lsp.codegen.schedule.tiling import merge_axes
 
 TILE_GROUP = 8
@@ -37,10 +38,6 @@ MAX_FLAT_ROWS = 64
 MIN_TMA_DEPTH = 64
 """The least depth for TMA; below it, TMA has nothing to prefetch."""
 
-SINGLE, HALF, HALF_WITH_TMA = 12e12, 530e12, 650e12
-"""The operations per second of kernels on an H200: in float32, and in half precision without and with TMA."""
-LIBRARY_SINGLE, LIBRARY_HALF = 35e12, 700e12
-"""The operations per second of PyTorch's library."""
 LIBRARY_DEPTH = 64
 """The depth that the library leaves to a program if there are too few programs."""
 ASSUMED_SIZE = 4096
@@ -77,16 +74,14 @@ def is_slower_than_library(template: MatmulTemplate, choices: Choices, saved: in
     blocks = [dict(config.blocks) for config in tiling.tile.configs]
     programs = batch * max(math.ceil(rows / b["BLOCK_M"]) * math.ceil(cols / b["BLOCK_N"]) for b in blocks)
     operations, size = 2 * rows * cols * batch * depth, rows * cols * batch * tiling.dtype.itemsize
-    library_rate = LIBRARY_SINGLE if tiling.dtype is torch.float32 else LIBRARY_HALF
-    library = seconds_of_product(operations, library_rate, programs * math.ceil(depth / LIBRARY_DEPTH))
-    return seconds_of_product(operations, _rate(tiling, choices), programs) > library + seconds_to_move(saved * size)
-
-
-def _rate(tiling: MatmulTiling, choices: Choices) -> float:
-    """Return the operations per second of a kernel."""
-    if tiling.dtype is torch.float32:
-        return SINGLE if choices.precision == "ieee" else HALF / 2
-    return HALF if tiling.matrices is None else HALF_WITH_TMA
+    is_single, is_exact = tiling.dtype is torch.float32, choices.precision == "ieee"
+    own: ProductKind = "f32" if is_single and is_exact else "half" if tiling.matrices is None else "half, TMA"
+    library: ProductKind = "library f32" if is_single else "library half"
+    kernel = KernelWork(
+        operations=operations * (2 if is_single and not is_exact else 1), programs=programs, product=own
+    )
+    call = replace(kernel, operations=operations, programs=programs * math.ceil(depth / LIBRARY_DEPTH), product=library)
+    return faster(Way((kernel,)), Way((call, KernelWork(moved=saved * size)))) is not None
 
 
 def tile_matmul(values: MatmulValues, choices: Choices) -> MatmulTiling:

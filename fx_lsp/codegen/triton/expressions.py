@@ -124,7 +124,7 @@ class KernelWriter:
         self.outer, self.inner = Scope(), Scope()
         self.in_loop = False
         self.padding = load_padding(self.values, self.masked_dims)
-        self.comment = ""
+        self.said: set[str] = set()
 
     def take(self, roots: Sequence[Value]) -> None:
         """Set the values that the kernel writes, and count the uses of their inputs. A value used twice gets a name."""
@@ -189,12 +189,12 @@ class KernelWriter:
         return self.inner if self.in_loop else self.outer
 
     def emit(self, statement: Statement) -> None:
-        """Write a statement, after a comment with the user's line that it comes from."""
+        """Write a statement, after a comment with the user's line that it is the first to come from."""
         scope, node = self.scope, statement.node
         source = self.naming.source(node) if node is not None else ""
-        if source and source != self.comment:
+        if source and source not in self.said:
             scope.statements.append(CodeComment(source, node))
-            self.comment = source
+            self.said.add(source)
         scope.statements.append(statement)
 
     def define(
@@ -209,11 +209,11 @@ class KernelWriter:
 
     def write_loop(self, body: Callable[[], None], around: Callable[[tuple[Statement, ...]], Statement]) -> None:
         """Write a loop. `body` writes its statements, and `around` returns the loop statement of them."""
-        self.in_loop, before = True, self.comment
+        self.in_loop = True
         body()
         self.in_loop = False
         self.outer.statements.append(around(tuple(self.inner.statements)))
-        self.inner, self.comment = Scope(), before
+        self.inner = Scope()
 
     def split_axes(self, dim: Dim) -> None:
         if len(dim.axes) == 1:

@@ -35,11 +35,11 @@ from fx_lsp.codegen.ir.values import Buffer, Reduction, Store, values_of
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.builder import Builder, Domain
 from fx_lsp.codegen.lower.indexing import atomic_add, write_in_place
+from fx_lsp.codegen.schedule.estimate import work_of
 from fx_lsp.codegen.schedule.fusion import FusionGroup, Schedule, build_schedule
 from fx_lsp.codegen.schedule.in_place import can_overwrite, overwrite_inputs, reads_what_it_overwrites
 from fx_lsp.codegen.schedule.loop_detection import detect_loop
 from fx_lsp.codegen.schedule.tiling import crosses_reductions, tile_of, varying_axes, with_warps_for, without_loop
-from fx_lsp.codegen.schedule.work import work_of
 from fx_lsp.codegen.triton.dot import write_matmul_template
 from fx_lsp.codegen.triton.flash_attention import (
     write_attention_forward,
@@ -52,7 +52,6 @@ from fx_lsp.codegen.triton.regions import (
     RegionCandidate,
     Step,
     compile_regions,
-    is_worth_compiling,
     reason_for_inductor,
     with_neighbours,
 )
@@ -158,12 +157,12 @@ def _with_regions(program: Program, spec: ProgramSpec, choices: Choices) -> Prog
     def candidate(step: Step) -> RegionCandidate | None:
         """Return the candidate of a step, None if it stays."""
         if isinstance(step, fx.Node):
-            is_slow = step in calls and (is_chosen or (is_automatic and is_worth_compiling(step, spec.hints)))
-            if not is_slow or not spec.generates(step):
+            is_slow = is_chosen or (is_automatic and reason_for_inductor(step, spec.hints) is not None)
+            if step not in calls or not is_slow or not spec.generates(step):
                 return None
             return RegionCandidate(f"{spec.title}_{spec.naming.name(step)}", calls[step].region_reason)
         assert isinstance(step, KernelLaunch)
-        reason = reason_for_inductor(step.kernel) if is_automatic else None
+        reason = reason_for_inductor(step, spec.hints) if is_automatic else None
         reason = "" if is_chosen or step.kernel.name in names else reason
         return None if reason is None else RegionCandidate(step.kernel.name, reason)
 

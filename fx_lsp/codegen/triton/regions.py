@@ -16,18 +16,11 @@ from torch.utils._pytree import tree_leaves
 from fx_lsp.choices import REGION_SUFFIX
 from fx_lsp.codegen.graph.query import symbolic_shape, view_chain
 from fx_lsp.codegen.ir.index import count, expression, size_hint
-from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
+from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch, KernelWork
 from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import NodeFacts, facts_of
 from fx_lsp.codegen.ir.values import Buffer
-from fx_lsp.codegen.schedule.estimate import (
-    COMPILED_CALL,
-    MICROSECOND,
-    gain,
-    seconds,
-    seconds_of_ideal,
-    seconds_to_move,
-)
+from fx_lsp.codegen.schedule.estimate import Way, faster, ideal, region
 
 _HARMLESS = {"role", "iteration", "parts", "must_materialize"}
 """Facts of nodes that say nothing about what they compute."""
@@ -126,19 +119,18 @@ def compile_regions(
     return tuple(run)
 
 
-def reason_for_inductor(kernel: Kernel) -> str | None:
-    """Return why Inductor should replace a kernel by the estimates, None if it should not."""
-    if kernel.work is None or gain(kernel.work) < COMPILED_CALL:
-        return None
-    ours, ideal = (each(kernel.work) / MICROSECOND for each in (seconds, seconds_of_ideal))
-    return f"{kernel.name} would take {ours:.0f} µs instead of {ideal:.0f} µs, by an estimate for an H200"
+def reason_for_inductor(step: KernelLaunch | fx.Node, hints: Mapping[str, int]) -> str | None:
+    """Return why Inductor should replace a kernel, or a call of an operation, by an estimate; None if it should not.
 
-
-def is_worth_compiling(node: fx.Node, hints: Mapping[str, int]) -> bool:
-    """Return True if the GPU takes longer for an operation, by the bytes of its tensors, than the host for a region."""
-    tensors = [t for n in (node, *node.all_input_nodes) for t in tree_leaves(n.meta.get("val"))]
+    What a call moves is within kernels, if Inductor computes it together with the operations beside it.
+    """
+    if isinstance(step, KernelLaunch):
+        work = step.kernel.work
+        why = faster(Way((work,)), region(ideal(work))) if work is not None else None
+        return why and f"{step.kernel.name} {why}"
+    tensors = [t for n in (step, *step.all_input_nodes) for t in tree_leaves(n.meta.get("val"))]
     sizes = (size_hint(count(symbolic_shape(t)), hints) * t.itemsize for t in tensors if isinstance(t, torch.Tensor))
-    return seconds_to_move(sum(sizes)) >= COMPILED_CALL
+    return faster(Way((KernelWork(moved=sum(sizes)),)), region())
 
 
 def _region(steps: Sequence[Step], bodies: Sequence[Sequence[fx.Node]], later: Collection[fx.Node]) -> CompiledRegion:

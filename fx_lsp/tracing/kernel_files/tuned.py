@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fx_lsp import files
@@ -27,7 +27,8 @@ class TunedKernels:
     """Hold the fastest candidate for a target, "path/in/project.py::name", with the hash of its `source`.
 
     `inputs` are the specs of the measured inputs. `milliseconds` has the times of all candidates and their rivals, on
-    the GPU and by the wall clock: {"kernels": {"forward graph": 0.031, …}}.
+    the GPU and by the wall clock: {"kernels": {"forward graph": 0.031, …}}; `digests` are hashes of the files of
+    candidates.
     """
 
     target: str
@@ -39,6 +40,7 @@ class TunedKernels:
     winner: str
     choices: dict[str, str]
     milliseconds: dict[str, dict[str, float]]
+    digests: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def sentence(self) -> str:

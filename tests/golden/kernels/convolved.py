@@ -62,12 +62,9 @@ def convolved_backward_kernel(le_ptr, grad_out_ptr, grad_convolution_ptr,
     tl.store(grad_convolution_ptr + cols, tl.where(le, 0.0, grad_out * 2.0), mask=mask)
 
 
-def is_plain(*values):
+def is_plain(*values, plain=frozenset([torch.Tensor, torch.nn.Parameter, int, bool])):
     """Whether these are real tensors and numbers, not traced ones."""
-    return {type(value) for value in values} <= PLAIN
-
-
-PLAIN = {torch.Tensor, torch.nn.Parameter, int, bool}
+    return {type(value) for value in values} <= plain
 
 
 def as_operator(name):
@@ -82,9 +79,8 @@ def as_operator(name):
 
         @functools.wraps(function)
         def call(*args):
-            if torch.compiler.is_compiling() or not is_plain(*args):
-                return operator(*args)
-            return function(*args)
+            is_traced = torch.compiler.is_compiling() or not is_plain(*args)
+            return (operator if is_traced else function)(*args)
 
         return call
 
@@ -127,10 +123,8 @@ def first_launch(key, kernel, grid, args, blocks):
         return grid(meta) if callable(grid) else grid
 
     compiled = kernel[chosen_grid](*args, **blocks)
-    if not isinstance(compiled, triton.compiler.CompiledKernel):
-        return  # an interpreter ran it
-    if len(compiled.src.signature) < len(values):
-        return  # Triton before 3.3 compiles some parameters away
+    if len(getattr(getattr(compiled, "src", None), "signature", ())) < len(values):
+        return  # an interpreter ran it, or Triton before 3.3 compiled parameters away
     if len(LAUNCHES) == 10_000:  # the sizes vary
         LAUNCHES.clear()
     meta = {name: values[name] for name in list(values)[len(args) :]}
@@ -143,9 +137,8 @@ LAUNCHES = {}
 @as_operator("convolved_triton::forward")
 def convolved_forward(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     # PyTorch computes it: the library is faster for convolutions
-    convolution = torch.ops.aten.convolution.default(
-        x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
-    )
+    convolution = torch.ops.aten.convolution.default(x, w, None, [1, 1], [0, 0], [1, 1],
+                                                     False, [0, 0], 1)
     out = torch.empty(1, 3, 4, 4, dtype=torch.float32, device=x.device)
     le = torch.empty(1, 3, 4, 4, dtype=torch.bool, device=x.device)
     launch(convolved_forward_kernel, lambda meta: (-(-48 // meta["BLOCK"]),),
@@ -162,8 +155,7 @@ def convolved_backward(x: Tensor, w: Tensor, le: Tensor, grad_out: Tensor,
     # PyTorch computes it: the library is faster for convolutions
     convolution_backward = torch.ops.aten.convolution_backward.default(
         grad_convolution, x, w, [0], [1, 1], [0, 0], [1, 1], False, [0, 0], 1,
-        [needs_x, needs_w, False]
-    )
+        [needs_x, needs_w, False])
     return (convolution_backward[0] if needs_x else x.new_empty(0),
             convolution_backward[1] if needs_w else x.new_empty(0))
 
@@ -178,8 +170,7 @@ class _Convolved(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError("convolved has no second derivatives: differentiate "
-                               "without create_graph=True")
+            raise RuntimeError("convolved does not support create_graph=True")
         x, w, le = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         needs_x, needs_w = ctx.needs_input_grad
@@ -194,42 +185,33 @@ INPUTS = [("x", torch.float32, (1, 2, 6, 6), None, True, True),
 
 def checked(*tensors):
     """Returns tensors in the layout of INPUTS, copied if needed; raises for others."""
-    accepted, sizes, device = [], {}, None
+    accepted, sizes, device = [], {}, getattr(tensors[0], "device", None)
     for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
         if getattr(tensor, "dtype", None) != dtype:
             actual = getattr(tensor, "dtype", type(tensor).__name__)
             raise TypeError(f"{name} must be a tensor of {dtype}, not {actual}")
-        if tensor.shape != shape and not has_shape(tensor, shape, sizes):
-            wanted = ", ".join("any" if size is None else str(sizes.get(size, size))
-                               for size in shape)
-            raise ValueError(
-                f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
-            )
-        if device is None:
-            device = tensor.device
-        elif tensor.device != device:
+        if tensor.shape != shape:  # None is any size, and a name any, but the same one
+            wanted = []
+            for size, actual in zip(shape, tensor.shape):
+                named = (sizes.setdefault(size, actual) if isinstance(size, str)
+                         else size)
+                wanted.append(actual if named is None else named)
+            wanted = (*wanted, *shape[tensor.dim() :])
+            if tensor.shape != wanted:
+                raise ValueError(
+                    f"{name} must have the shape {wanted}, not {tuple(tensor.shape)}")
+        if tensor.device != device:
             raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
         if not gradient and tensor.requires_grad and torch.is_grad_enabled():
             raise ValueError(
-                f"{name} gets no gradient from these kernels: pass {name}.detach()"
-            )
+                f"{name} gets no gradient from these kernels: pass {name}.detach()")
         if strides is None and not tensor.is_contiguous():
             if not copied:
                 raise ValueError(
-                    f"{name} must be contiguous: a result overwrites or views it"
-                )
+                    f"{name} must be contiguous: a result overwrites or views it")
             tensor = tensor.contiguous()
         accepted.append(tensor)
     return accepted
-
-
-def has_shape(tensor, shape, sizes):
-    """Returns True if a tensor has a shape. A name is any size, but the same one."""
-    for size, actual in zip(shape, tensor.shape):
-        wanted = sizes.setdefault(size, actual) if isinstance(size, str) else size
-        if wanted not in (None, actual):
-            return False
-    return len(shape) == tensor.dim()
 
 
 def convolved(x, w):

@@ -58,10 +58,8 @@ def rms_norm_backward_kernel(grad_out_ptr, x_ptr, scale_ptr, weight_ptr, grad_x_
         x = tl.load(x_ptr + rows * N + cols, mask=rows_mask, other=0.0)
         # norms.py:8  scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
         scale = tl.load(scale_ptr + rows, mask=rows_mask, other=0.0)
-        # norms.py:9  return x * scale * weight
         total_acc += grad_out * (x * scale)
         grad_mul = grad_out * weight
-        # norms.py:8  scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
         mul_6 = tl.sum(grad_mul * x, axis=1, keep_dims=True) * -0.5
         mul_9 = mul_6 * (scale * scale * scale) / 64.0 * (x * 2.0)
         grad_x = grad_mul * scale + mul_9
@@ -70,12 +68,9 @@ def rms_norm_backward_kernel(grad_out_ptr, x_ptr, scale_ptr, weight_ptr, grad_x_
     tl.store(grad_weight_ptr + cols, sum_1)
 
 
-def is_plain(*values):
+def is_plain(*values, plain=frozenset([torch.Tensor, torch.nn.Parameter, int, bool])):
     """Whether these are real tensors and numbers, not traced ones."""
-    return {type(value) for value in values} <= PLAIN
-
-
-PLAIN = {torch.Tensor, torch.nn.Parameter, int}
+    return {type(value) for value in values} <= plain
 
 
 def as_operator(name):
@@ -90,9 +85,8 @@ def as_operator(name):
 
         @functools.wraps(function)
         def call(*args):
-            if torch.compiler.is_compiling() or not is_plain(*args):
-                return operator(*args)
-            return function(*args)
+            is_traced = torch.compiler.is_compiling() or not is_plain(*args)
+            return (operator if is_traced else function)(*args)
 
         return call
 
@@ -135,10 +129,8 @@ def first_launch(key, kernel, grid, args, blocks):
         return grid(meta) if callable(grid) else grid
 
     compiled = kernel[chosen_grid](*args, **blocks)
-    if not isinstance(compiled, triton.compiler.CompiledKernel):
-        return  # an interpreter ran it
-    if len(compiled.src.signature) < len(values):
-        return  # Triton before 3.3 compiles some parameters away
+    if len(getattr(getattr(compiled, "src", None), "signature", ())) < len(values):
+        return  # an interpreter ran it, or Triton before 3.3 compiled parameters away
     if len(LAUNCHES) == 10_000:  # the sizes vary
         LAUNCHES.clear()
     meta = {name: values[name] for name in list(values)[len(args) :]}
@@ -177,8 +169,7 @@ class _RmsNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError("rms_norm has no second derivatives: differentiate "
-                               "without create_graph=True")
+            raise RuntimeError("rms_norm does not support create_graph=True")
         x, weight, scale = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         grad_x, grad_weight = rms_norm_backward(x, weight, scale, grad_out)
@@ -192,42 +183,33 @@ INPUTS = [("x", torch.float32, (4, 64), None, True, True),
 
 def checked(*tensors):
     """Returns tensors in the layout of INPUTS, copied if needed; raises for others."""
-    accepted, sizes, device = [], {}, None
+    accepted, sizes, device = [], {}, getattr(tensors[0], "device", None)
     for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
         if getattr(tensor, "dtype", None) != dtype:
             actual = getattr(tensor, "dtype", type(tensor).__name__)
             raise TypeError(f"{name} must be a tensor of {dtype}, not {actual}")
-        if tensor.shape != shape and not has_shape(tensor, shape, sizes):
-            wanted = ", ".join("any" if size is None else str(sizes.get(size, size))
-                               for size in shape)
-            raise ValueError(
-                f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
-            )
-        if device is None:
-            device = tensor.device
-        elif tensor.device != device:
+        if tensor.shape != shape:  # None is any size, and a name any, but the same one
+            wanted = []
+            for size, actual in zip(shape, tensor.shape):
+                named = (sizes.setdefault(size, actual) if isinstance(size, str)
+                         else size)
+                wanted.append(actual if named is None else named)
+            wanted = (*wanted, *shape[tensor.dim() :])
+            if tensor.shape != wanted:
+                raise ValueError(
+                    f"{name} must have the shape {wanted}, not {tuple(tensor.shape)}")
+        if tensor.device != device:
             raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
         if not gradient and tensor.requires_grad and torch.is_grad_enabled():
             raise ValueError(
-                f"{name} gets no gradient from these kernels: pass {name}.detach()"
-            )
+                f"{name} gets no gradient from these kernels: pass {name}.detach()")
         if strides is None and not tensor.is_contiguous():
             if not copied:
                 raise ValueError(
-                    f"{name} must be contiguous: a result overwrites or views it"
-                )
+                    f"{name} must be contiguous: a result overwrites or views it")
             tensor = tensor.contiguous()
         accepted.append(tensor)
     return accepted
-
-
-def has_shape(tensor, shape, sizes):
-    """Returns True if a tensor has a shape. A name is any size, but the same one."""
-    for size, actual in zip(shape, tensor.shape):
-        wanted = sizes.setdefault(size, actual) if isinstance(size, str) else size
-        if wanted not in (None, actual):
-            return False
-    return len(shape) == tensor.dim()
 
 
 def rms_norm(x, weight, eps=1e-06):
