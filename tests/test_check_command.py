@@ -649,13 +649,9 @@ async def test_what_is_known_of_the_files_in_flight_when_it_is_interrupted(tmp_p
     assert engine.files == {}
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_the_progress_of_a_survey_counts_what_is_done_running_and_left():
-    progress = Progress(stream := Terminal(), 3)
+    terminal = type("Terminal", (io.StringIO,), {"isatty": lambda self: True})
+    progress = Progress(stream := terminal(), 3)
     progress.found, progress.finished, progress.running = 5, 1, ["wrong"]
     progress.file()
     assert stream.getvalue().rpartition("\r\x1b[K")[2] == "0 s · 1/3 files · 1 done · 1 running · 3 left · wrong"

@@ -44,6 +44,10 @@ def test_costs_that_only_move_are_not_a_change():
     assert changed_target("f", costs(100, {1: 100}), costs(100, {7: 100}), lambda place: (FILE, 7)) is None
 
 
+def test_costs_that_differ_by_less_than_is_shown_are_not_a_change():
+    assert changed_target("f", costs(10_000_000, {1: 1}), costs(10_000_001, {1: 2}), lambda place: place) is None
+
+
 def test_a_line_that_is_replaced_by_another_is_the_same_line():
     assert lines_between(["a", "b", "c", "d"], ["new", "a", "changed", "c"]) == {1: 2, 2: 3, 3: 4}
     assert lines_between(["a", "b"], ["a", "two", "lines"]) == {1: 1}

@@ -139,7 +139,7 @@ def changed_target(
 def _changes(before: TargetCosts, after: TargetCosts, moved: Callable[[Place], Place | None]) -> Iterator[CostChange]:
     for cost in COSTS:
         old, new = before.amounts.get(cost), after.amounts.get(cost)
-        if old is None or new is None or old == new:
+        if old is None or new is None or COSTS[cost].shown(old) == COSTS[cost].shown(new):
             continue
         parts = Counter({CostPlace(*place): amount for place, amount in after.lines[cost].items()})
         for place, amount in before.lines[cost].items() if cost != "peak" else ():
