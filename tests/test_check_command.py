@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import re
@@ -20,7 +21,9 @@ import pytest
 from inline_snapshot import snapshot
 from terminal import Done, fx_lsp, start
 
-from fx_lsp.commands.check.survey import FileReport, SurveyScope, TargetReport, survey
+from fx_lsp.commands.check import listing
+from fx_lsp.commands.check.listing import Progress
+from fx_lsp.commands.check.survey import FileReport, SurveyProgress, SurveyScope, survey
 from fx_lsp.commands.places import cell_of
 from fx_lsp.commands.sources import Source, read_source
 from fx_lsp.model import Failure, Target
@@ -196,7 +199,9 @@ def report(project: Path) -> Callable[..., Done]:
 def checked(report: Callable[[str], Done]) -> dict[str, Any]:
     done = report("json")
     assert done.returncode == 1, done.stderr
-    assert done.stderr.startswith("11 found in 11 files · 5 traced · 6 not · 7 problems · 4 information · ")
+    assert done.stderr.splitlines()[-1].startswith(
+        "11 found in 11 files · 5 traced · 6 not · 7 problems · 4 information · "
+    )
     return json.loads(done.stdout)
 
 
@@ -302,7 +307,7 @@ def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
 
 def test_a_check_for_people(report: Callable[[str], Done]):
     done = report("text")
-    assert (done.returncode, done.stderr, "\x1b" in done.stdout) == (1, "", False)
+    assert (done.returncode, "\x1b" in f"{done.stdout}{done.stderr}") == (1, False)
     lines = re.sub(r"\d+\.\d+ s\b", "N s", done.stdout).split("\n")
     shown = "\n".join(line if len(line) <= 100 else f"{line[:76]} … {line[-20:]}" for line in lines)
     assert shown == snapshot("""\
@@ -625,17 +630,16 @@ class NoTracer:
 async def test_what_is_known_of_the_files_in_flight_when_it_is_interrupted(tmp_path: Path):
     (tmp_path / "a.py").write_text(ENDLESS)
     (tmp_path / "b.py").write_text(f"{CHECKED}\n{ENDLESS}", encoding="utf-8")
-    engine, reports, heard = NoTracer(), list[FileReport](), list[TargetReport]()
+    engine, reports = NoTracer(), list[FileReport]()
     sources = [Source(str(tmp_path / name)) for name in ("a.py", "b.py", "c.py")]
 
-    def hear(report: TargetReport) -> None:
-        heard.append(report)
-        if len(heard) == 3:
-            work.cancel()
+    class Heard(SurveyProgress):
+        def show(self) -> None:
+            if self.finished == 3:
+                work.cancel()
 
-    work = asyncio.ensure_future(
-        survey(cast("Engine", engine), SurveyScope(sources, ["function", "module"]), 2, reports.append, hear)
-    )
+    scope = SurveyScope(sources, ["function", "module"], jobs=2)
+    work = asyncio.ensure_future(survey(cast("Engine", engine), scope, reports.append, Heard()))
     with pytest.raises(asyncio.CancelledError):
         await work
     assert {Path(r.file).name: [t.target.name for t in r.targets] for r in reports} == {
@@ -643,3 +647,23 @@ async def test_what_is_known_of_the_files_in_flight_when_it_is_interrupted(tmp_p
         "c.py": [],
     }
     assert engine.files == {}
+
+
+def test_the_progress_of_a_survey_counts_what_is_done_running_and_left():
+    terminal = type("Terminal", (io.StringIO,), {"isatty": lambda self: True})
+    progress = Progress(stream := terminal(), 3)
+    progress.found, progress.finished, progress.running = 5, 1, ["wrong"]
+    progress.file()
+    assert stream.getvalue().rpartition("\r\x1b[K")[2] == "0 s · 1/3 files · 1 done · 1 running · 3 left · wrong"
+    progress.restart("before: ", 1)
+    progress.show()
+    assert stream.getvalue().rpartition("\r\x1b[K")[2] == "before: 0 s · 0/1 file · 0 done · 0 running · 0 left"
+
+
+async def test_a_log_has_a_line_of_progress_now_and_then(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listing, "_LOG_SECONDS", 0.01)
+    showing = asyncio.create_task(Progress(stream := io.StringIO(), 3).keep_showing())
+    while not stream.getvalue():
+        await asyncio.sleep(0.01)
+    showing.cancel()
+    assert stream.getvalue().startswith("0 s · 0/3 files · 0 done · 0 running · 0 left\n")

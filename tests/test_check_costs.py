@@ -44,13 +44,17 @@ def test_costs_that_only_move_are_not_a_change():
     assert changed_target("f", costs(100, {1: 100}), costs(100, {7: 100}), lambda place: (FILE, 7)) is None
 
 
+def test_costs_that_differ_by_less_than_is_shown_are_not_a_change():
+    assert changed_target("f", costs(10_000_000, {1: 1}), costs(10_000_001, {1: 2}), lambda place: place) is None
+
+
 def test_a_line_that_is_replaced_by_another_is_the_same_line():
     assert lines_between(["a", "b", "c", "d"], ["new", "a", "changed", "c"]) == {1: 2, 2: 3, 3: 4}
     assert lines_between(["a", "b"], ["a", "two", "lines"]) == {1: 1}
 
 
 def test_amounts_as_text():
-    assert change_text(CostChange("graphs", 2, 43, ())) == "2 → 43"
+    assert change_text(CostChange("graph-breaks", 2, 43, ())) == "2 → 43"
     assert change_text(CostChange("saved", 12 << 20, 27 << 19, ())) == "12 MiB → 13.5 MiB (+12.5 %)"
     assert change_text(CostChange("flops", 2000, 0, ())) == "2 KFLOP → 0 FLOP (-100 %)"
     assert change_text(CostChange("flops", 0, 2000, ())) == "0 FLOP → 2 KFLOP"
@@ -133,10 +137,10 @@ model.py::Net
   read and written     441.5 KiB → 521.5 KiB (+18.1 %), at model.py:17
   operations           26 → 30, at model.py:17
 model.py::scaled
-  graphs of torch.compile  1 → 2, at model.py:29
-  host syncs               0 → 1, at model.py:29
-  read and written         5.5 KiB → 6.5 KiB (+18.2 %), at model.py:30
-  operations               5 → 6, at model.py:30
+  graph breaks      0 → 1, at model.py:29
+  host syncs        0 → 1, at model.py:29
+  read and written  5.5 KiB → 6.5 KiB (+18.2 %), at model.py:30
+  operations        5 → 6, at model.py:30
 """)
     assert "\nno costs before or after the change, and so not compared: model.py::new\n" in done.stderr
     assert "  steady " in done.stderr, "mistakes and targets are on standard error"
@@ -152,11 +156,17 @@ def test_one_table_for_a_pull_request(project: Path):
 |  | peak of activations | 88.8 KiB → 96.2 KiB (+8.45 %) | model.py:17 |
 |  | read and written | 441.5 KiB → 521.5 KiB (+18.1 %) | model.py:17 |
 |  | operations | 26 → 30 | model.py:17 |
-| `model.py::scaled` | graphs of torch.compile | 1 → 2 | model.py:29 |
+| `model.py::scaled` | graph breaks | 0 → 1 | model.py:29 |
 |  | host syncs | 0 → 1 | model.py:29 |
 |  | read and written | 5.5 KiB → 6.5 KiB (+18.2 %) | model.py:30 |
 |  | operations | 5 → 6 | model.py:30 |
 """)
+
+
+@pytest.mark.torch
+def test_a_break_after_which_nothing_is_captured_is_a_graph_break(project: Path):
+    write(project, MODEL.replace("    return y * 2\n", "    if (y < 2).all():\n        return y\n    return y * 2\n"))
+    assert "  graph breaks  0 → 1, at model.py:28\n" in check(project).stdout
 
 
 @pytest.mark.torch
@@ -165,9 +175,9 @@ def test_costs_as_data(project: Path):
     (net, scaled) = json.loads(check(project, "--json").stdout)["costs"]["changed"]
     assert [change["cost"] for change in net["costs"]] == ["saved", "peak", "moved", "operations"]
     assert scaled["costs"][0] == {
-        "cost": "graphs",
-        "before": 1,
-        "after": 2,
+        "cost": "graph-breaks",
+        "before": 0,
+        "after": 1,
         "lines": [{"file": str(project / "model.py"), "line": 29, "removed": False}],
     }
 

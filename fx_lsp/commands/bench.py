@@ -246,7 +246,7 @@ def _write_pictures(folder: Path, reports: Mapping[str, Report]) -> None:
     try:
         from fx_lsp.commands.plots import pictures
     except ImportError:
-        print("fx-lsp: plots need matplotlib: pip install matplotlib", file=sys.stderr)
+        print("fx-lsp: plots need matplotlib: install fx-lsp with its extra `bench`", file=sys.stderr)
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -40,8 +40,8 @@ State = Literal["right", "note", "wrong"]
 _MARKS = {"right": "✓", "note": "·", "wrong": "✗"}
 _SAMPLE = "import torch\n\n\ndef f(x):  # fx: x=f32[4, 8]\n    return torch.relu(x).sum()\n"
 _EXTRAS = {
-    "execnet": "benchmarks: pip install execnet",
-    "matplotlib": "plots of benchmarks: pip install matplotlib",
+    "execnet": "benchmarks: install fx-lsp with its extra `bench`",
+    "matplotlib": "plots of benchmarks: install fx-lsp with its extra `bench`",
 }
 _EDITORS = {"code": "Visual Studio Code", "nvim": "Neovim", "emacs": "Emacs"}
 

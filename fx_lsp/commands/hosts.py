@@ -4,7 +4,7 @@ jobs.
 
 from __future__ import annotations
 
-import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -69,7 +69,12 @@ class ProgressPrinter:
         if self._last.get(host) != text:
             self._last[host] = text
             if self._terminal:
-                print(f"\r\x1b[2K{' · '.join(self._last.values())[: _width()]}", end="", file=sys.stderr, flush=True)
+                print(
+                    f"\r\x1b[2K{' · '.join(self._last.values())[: shutil.get_terminal_size().columns - 1]}",
+                    end="",
+                    file=sys.stderr,
+                    flush=True,
+                )
             else:
                 print(text, file=sys.stderr, flush=True)
         return None
@@ -78,10 +83,3 @@ class ProgressPrinter:
         """Clear the line."""
         if self._terminal:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-
-
-def _width() -> int:
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns - 1
-    except OSError:
-        return 79

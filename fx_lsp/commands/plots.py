@@ -16,7 +16,7 @@ from typing import Any, cast
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, StrMethodFormatter
 
 from fx_lsp.measured import CLOCKS, EAGER, INDUCTOR_KERNELS, KERNELS, VARIANTS, Cost, Measured, Report, Timing
 
@@ -166,7 +166,7 @@ def _by_intensity(report: Report, points: Sequence[Point]) -> Figure:
     ax.grid(which="major")
     ax.yaxis.set_major_formatter(FuncFormatter(_flops_per_second))
     ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.xaxis.set_major_formatter(FuncFormatter(_short))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     ax.set_xlabel("operations per byte (minimum of the function)")
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
@@ -194,7 +194,7 @@ def _sweep(report: Report) -> Figure | None:
         ax.set_xticks(sorted(set(sizes.values())), [f"{size:,}" for size in sorted(set(sizes.values()))])
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.yaxis.set_major_formatter(FuncFormatter(_short))
+        ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         ax.yaxis.set_minor_formatter(NullFormatter())
         ax.tick_params(axis="x", labelrotation=30 if len(sizes) > 7 else 0)
         ax.grid(which="major")
@@ -267,10 +267,6 @@ def _bytes_per_second(value: float, position: float | None = None) -> str:
 
 def _flops_per_second(value: float, position: float | None = None) -> str:
     return _per_second(value, "FLOP")
-
-
-def _short(value: float, position: float | None = None) -> str:
-    return f"{value:g}"
 
 
 def _svg(figure: Figure) -> str:

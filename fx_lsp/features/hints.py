@@ -113,7 +113,7 @@ def hints(
     """
     style = style or HintStyle()
     shown: dict[tuple[int, int, bool], Hint] = {}
-    for item in sorted(traced, key=lambda t: _lines(t.target.span)):
+    for item in sorted(traced, key=lambda t: t.target.span.end_line - t.target.span.line):
         span = item.target.span
         trace = shown_trace(item.outcome)
         if trace is None or span.end_line < first_line or span.line > last_line:
@@ -327,7 +327,3 @@ def _origin(value: ObservedValue, ops_by_span: dict[Span, list[tuple[int, Node]]
     inside = [op for span, nodes in ops_by_span.items() if value.span.contains(span) for op in nodes]
     alike = [op for op in inside if op[1].spec == value.spec]
     return f"from {max(alike, key=lambda op: op[0])[1].target}" if alike else ""
-
-
-def _lines(span: Span) -> int:
-    return span.end_line - span.line

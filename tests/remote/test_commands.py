@@ -83,7 +83,7 @@ async def test_without_execnet(monkeypatch: pytest.MonkeyPatch):
     assert await last_of(Host("local", local=True)) == snapshot(
         Failed(
             message="benchmarks need execnet, which is not installed next to fx-lsp",
-            hint="install it: pip install execnet",
+            hint="install fx-lsp with its extra `bench`",
         )
     )
 

@@ -19,7 +19,7 @@ from fx_lsp.commands.agents.answers import check_text, cut, joined, line_text, s
 from fx_lsp.commands.agents.benchmarks import AgentBenchmarks
 from fx_lsp.commands.agents.files import AgentFile, Agents
 from fx_lsp.commands.check.command import KINDS
-from fx_lsp.commands.check.survey import FileReport, SurveyScope, report_target, survey
+from fx_lsp.commands.check.survey import FileReport, SurveyProgress, SurveyScope, report_target, survey
 from fx_lsp.commands.sources import Source
 from fx_lsp.commands.targets import Chosen, failure_text, source_line, stages_of
 from fx_lsp.commands.tune import kept
@@ -112,8 +112,8 @@ class Tools:
         kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if only in (None, name)]
         reports: list[FileReport] = []
         async with self._agents.turn() as engine:
-            scope = SurveyScope([Source(file.file, text=file.text)], kinds)
-            await survey(engine, scope, self._agents.settings.workers, reports.append, lambda report: None)
+            scope = SurveyScope([Source(file.file, text=file.text)], kinds, jobs=self._agents.settings.workers)
+            await survey(engine, scope, reports.append, SurveyProgress())
         return check_text(file, reports[0], detail)
 
     async def targets(self, path: FilePath, text: Text = None, detail: Detail = False) -> str:

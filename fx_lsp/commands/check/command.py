@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fx_lsp.commands.check.baseline import Baseline, new_baseline, read_baseline
 from fx_lsp.commands.check.changes import WatchedFiles, affected_by, changed_since, wait_for_change
-from fx_lsp.commands.check.costs import compare_costs, compare_interpreters
+from fx_lsp.commands.check.costs import CostComparison, compare_costs
 from fx_lsp.commands.check.reporting import FORMATS, CheckReporter, ReportOptions
 from fx_lsp.commands.check.survey import SurveyScope, survey
 from fx_lsp.commands.options import add_tracing_options, engine_settings, from_here
@@ -132,17 +132,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--costs needs --since, excludes --watch, and its formats are {formats}")
     if arguments.compare_python and (arguments.costs or is_unfit):
         raise UsageError(f"--compare-python excludes --costs and --watch, and its formats are {formats}")
+    if sys.stderr.isatty():
+        print("\r\x1b[Kfinding what to check", end="\r", file=sys.stderr, flush=True)
     sources = find_sources(arguments.paths)
     scope, baseline = _scope(arguments, sources), _baseline(arguments)
-    python = find_interpreter(arguments.python, _roots(sources), os.environ)
-    interpreter = asyncio.run(probe(python))
-    if interpreter.torch is None:
-        raise WorkerStartError(f"{python} has no torch", "no-torch", "")
-    if (
-        arguments.compare_python
-        and asyncio.run(probe(find_interpreter(arguments.compare_python, (), os.environ))).torch is None
-    ):
-        raise WorkerStartError(f"{arguments.compare_python} has no torch", "no-torch", "")
+    python, interpreter = _with_torch(arguments.python, tuple(dict.fromkeys(source.root for source in sources)))
+    if arguments.compare_python:
+        _with_torch(arguments.compare_python, ())
     checks = _Checks(arguments, interpreter, python)
     try:
         return asyncio.run(checks.run(scope, baseline, started))
@@ -201,21 +197,32 @@ class _Checks:
             has_costs=_has_costs(arguments),
             has_statistics=arguments.statistics,
         )
+        scope = replace(scope, jobs=self._settings.workers)
         self._running = reporter = CheckReporter(options, scope, started)
-        jobs = self._settings.workers
-        await survey(engine, scope, jobs, reporter.hear, reporter.progress.target)
-        costs = await compare_costs(engine, scope, reporter.reports, arguments.since, jobs) if arguments.costs else None
-        if arguments.compare_python is not None:
-            settings = replace(self._settings, interpreter=arguments.compare_python)
-            other = Engine(settings, lambda file: None, lambda status: None)
-            try:
-                costs = await compare_interpreters(other, scope, reporter.reports, jobs)
-            finally:
-                await other.shutdown()
+        shown = asyncio.create_task(reporter.progress.keep_showing())
+        try:
+            await survey(engine, scope, reporter.hear, reporter.progress)
+            costs = await self._costs(engine, scope, reporter)
+        finally:
+            shown.cancel()
         code = reporter.end(costs=costs)
         self._watched.add(reporter.dependencies)
         self._running = None
         return code
+
+    async def _costs(self, engine: Engine, scope: SurveyScope, reporter: CheckReporter) -> CostComparison | None:
+        """Return the comparison of costs that is asked for."""
+        arguments = self._arguments
+        if arguments.costs:
+            return await compare_costs(engine, scope, reporter.reports, arguments.since, reporter.progress)
+        if arguments.compare_python is None:
+            return None
+        settings = replace(self._settings, interpreter=arguments.compare_python)
+        other = Engine(settings, lambda file: None, lambda status: None)
+        try:
+            return await compare_costs(other, scope, reporter.reports, None, reporter.progress)
+        finally:
+            await other.shutdown()
 
     def _present(self) -> list[Source]:
         """Return the files to watch: all that may be checked, and none if a path is missing or not valid."""
@@ -234,7 +241,8 @@ def _scope(arguments: argparse.Namespace, sources: Sequence[Source]) -> SurveySc
     if arguments.since is not None:
         folders = (str(Path(source.file).parent) for source in sources)
         affected = affected_by(changed_since(arguments.since, folders), sources)
-        print(f"{len(affected):,} of {count('file', len(sources))} changed since {arguments.since}", file=sys.stderr)
+        number = f"{len(affected):,} of {count('file', len(sources))}"
+        print(f"{number} changed since {arguments.since}, or import what did", file=sys.stderr, flush=True)
         sources = affected
     return SurveyScope(sources, kinds, _codes(arguments), has_costs=_has_costs(arguments))
 
@@ -260,8 +268,13 @@ def _codes(arguments: argparse.Namespace) -> frozenset[FindingCode]:
     return frozenset(enabled if "all" in arguments.disable else (TOLD | enabled) - set(arguments.disable))
 
 
-def _roots(sources: Sequence[Source]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(source.root for source in sources))
+def _with_torch(path: str | None, roots: tuple[str, ...]) -> tuple[str, Interpreter]:
+    """Return the interpreter for these roots and what is known of it. Raises WorkerStartError if it has no torch."""
+    python = find_interpreter(path, roots, os.environ)
+    interpreter = asyncio.run(probe(python))
+    if interpreter.torch is None:
+        raise WorkerStartError(f"{python} has no torch", "no-torch", "")
+    return python, interpreter
 
 
 def _positive(text: str) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fx_lsp.commands.check.changes import changed_since, texts_at
+from fx_lsp.commands.check.listing import Progress
 from fx_lsp.commands.check.survey import FileReport, SurveyScope, survey
 from fx_lsp.commands.places import place_text
 from fx_lsp.commands.sources import read_source, shown_path
@@ -43,32 +44,35 @@ class CostComparison:
 
 
 async def compare_costs(
-    engine: Engine, scope: SurveyScope, reports: Sequence[FileReport], revision: str, jobs: int
+    engine: Engine, scope: SurveyScope, reports: Sequence[FileReport], revision: str | None, progress: Progress
 ) -> CostComparison:
-    """Trace the targets of a check again, with the texts of a revision in place of the changed files, and compare the
-    costs. Raises UsageError as `changed_since`.
+    """Trace the targets of a check again and compare the costs: with the texts of a revision in place of the changed
+    files, or (None) with the interpreter of the engine. Raises UsageError as `changed_since`.
     """
-    changed = changed_since(revision, (str(Path(source.file).parent) for source in scope.sources))
-    texts = texts_at(revision, changed)
+    folders = (str(Path(source.file).parent) for source in scope.sources)
+    changed = frozenset[str]() if revision is None else changed_since(revision, folders)
+    texts = {} if revision is None else texts_at(revision, changed)
     there = [source for source in scope.sources if source.file in texts or source.file not in changed]
-    earlier = await _again(engine, replace(scope, sources=there, texts=texts), reports, jobs)
-    return _comparison(_costs(earlier), _costs(reports), _line_mover(texts))
+    before = _costs(await _again(engine, replace(scope, sources=there, texts=texts), reports, progress))
+    after, moved = _costs(reports), _line_mover(texts)
+    changes = (changed_target(target, before[target], after[target], moved) for target in after if target in before)
+    return CostComparison(tuple(filter(None, changes)), tuple(sorted(before.keys() ^ after.keys())))
 
 
-async def compare_interpreters(
-    other: Engine, scope: SurveyScope, reports: Sequence[FileReport], jobs: int
-) -> CostComparison:
-    """Trace the targets of a check again with another interpreter, that of an engine, and compare the costs."""
-    return _comparison(_costs(await _again(other, scope, reports, jobs)), _costs(reports), lambda place: place)
-
-
-async def _again(engine: Engine, scope: SurveyScope, reports: Sequence[FileReport], jobs: int) -> list[FileReport]:
+async def _again(
+    engine: Engine, scope: SurveyScope, reports: Sequence[FileReport], progress: Progress
+) -> list[FileReport]:
     """Return the reports on the targets of a check in other circumstances."""
     names = {report.file: frozenset(target.target.name for target in report.targets) for report in reports}
     sources = [replace(source, names=names.get(source.file, frozenset())) for source in scope.sources]
     again: list[FileReport] = []
-    if sources:
-        await survey(engine, replace(scope, sources=sources), jobs, again.append, lambda report: None)
+
+    def hear(report: FileReport) -> None:
+        again.append(report)
+        progress.file()
+
+    progress.restart("before: ", len(sources))
+    await survey(engine, replace(scope, sources=sources), hear, progress)
     return again
 
 
@@ -76,14 +80,6 @@ def _costs(reports: Iterable[FileReport]) -> dict[str, TargetCosts]:
     """Return the costs of targets by id, of those that have any."""
     targets = (target for report in reports for target in report.targets)
     return {target.target.id: target.costs for target in targets if target.costs is not None}
-
-
-def _comparison(
-    before: Mapping[str, TargetCosts], after: Mapping[str, TargetCosts], moved: Callable[[Place], Place | None]
-) -> CostComparison:
-    both = [target for target in after if target in before]
-    changes = (changed_target(target, before[target], after[target], moved) for target in both)
-    return CostComparison(tuple(filter(None, changes)), tuple(sorted(before.keys() ^ after.keys())))
 
 
 def _line_mover(texts: Mapping[str, str]) -> Callable[[Place], Place | None]:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
-from fx_lsp.commands.check.survey import FileReport, Summary, TargetReport, faults_of, is_problem, reached_by
+from fx_lsp.commands.check.survey import (
+    FileReport,
+    Summary,
+    SurveyProgress,
+    TargetReport,
+    faults_of,
+    is_problem,
+    reached_by,
+)
 from fx_lsp.commands.places import line_name, place_text
 from fx_lsp.commands.sources import shown_path
 from fx_lsp.features.wording.problems import Cause, Occurrence, describe, is_failure, other_targets
@@ -15,6 +25,8 @@ from fx_lsp.features.wording.traces import summarize
 from fx_lsp.model import Failure, ProblemSeverity, Span, Target, Trace
 
 _NAME_WIDTH = 32
+_TERMINAL_SECONDS, _LOG_SECONDS = 1, 10
+"""The seconds between two lines of the progress on a terminal, and in a log."""
 _BOLD, _RED, _GREEN, _YELLOW = "1", "1;31", "32", "33"
 _COLOURS = {"error": _RED, "warning": _YELLOW}
 
@@ -108,37 +120,50 @@ def statistics_lines(counts: Mapping[tuple[str, ProblemSeverity], int]) -> list[
     return [f"  {number:>{width},}  {severity:<11}  {code}" for (code, severity), number in counts.items()]
 
 
-class Progress:
-    """Redraw one line on a terminal; do nothing if `stream` is not one."""
+class Progress(SurveyProgress):
+    """Show what a survey is doing: on a terminal in one line that is drawn again, else as a line now and then."""
 
     def __init__(self, stream: TextIO, files: int) -> None:
-        self._stream = stream if stream.isatty() else None
-        self._files = files
-        self._done = self._found = self._traced = 0
-        self._current = ""
+        self._stream, self._is_terminal = stream, stream.isatty()
+        self.restart("", files)
 
-    def target(self, report: TargetReport) -> None:
-        """Count one more finished target."""
-        self._found += 1
-        self._traced += report.failure is None
-        self._current = report.target.id
-        self._draw()
+    def restart(self, what: str, files: int) -> None:
+        """Begin to count another survey of files; `what` says which one it is."""
+        super().__init__()
+        self._what, self._files, self._listed = what, files, 0
+        self._started = time.perf_counter()
 
     def file(self) -> None:
-        """Count one more finished file."""
-        self._done += 1
-        self._draw()
+        """Count one more file that has finished."""
+        self._listed += 1
+        self.show()
+
+    async def keep_showing(self) -> None:
+        """Show the line again and again, until this is cancelled."""
+        self.show()
+        while True:
+            await asyncio.sleep(_TERMINAL_SECONDS if self._is_terminal else _LOG_SECONDS)
+            if self._is_terminal:
+                self.show()
+            else:
+                print(self._line(), file=self._stream, flush=True)
 
     def clear(self) -> None:
         """Clear the line, so that something else can be printed."""
         self._write("")
 
-    def _draw(self) -> None:
-        counts = f"{self._done}/{self._files} files · {self._found:,} found · {self._traced:,} traced"
-        self._write(one_line(f"{counts} · {shown_path(self._current)}", shutil.get_terminal_size().columns - 1))
+    def _line(self) -> str:
+        running, names = len(self.running), ", ".join(self.running)
+        counts = f"{self.finished:,} done · {running:,} running · {self.found - self.finished - running:,} left"
+        files, seconds = f"{self._listed:,}/{count('file', self._files)}", time.perf_counter() - self._started
+        return f"{self._what}{seconds:.0f} s · {files} · {counts}{f' · {names}' if names else ''}"
+
+    def show(self) -> None:
+        """Draw the line."""
+        self._write(one_line(self._line(), shutil.get_terminal_size().columns - 1))
 
     def _write(self, line: str) -> None:
-        if self._stream is not None:
+        if self._is_terminal:
             self._stream.write(f"\r\x1b[K{line}")
             self._stream.flush()
 

@@ -13,7 +13,7 @@ from fx_lsp.commands.check.survey import FileReport, TargetReport, faults_of, is
 from fx_lsp.commands.places import cell_of, line_name, line_text
 from fx_lsp.features.wording.problems import Cause, Occurrence, describe, is_failure, other_targets
 from fx_lsp.features.wording.text import sentence
-from fx_lsp.model import Failure, ProblemSeverity, Related, Severity, Span
+from fx_lsp.model import Failure, ProblemSeverity, Related, Span
 
 _CHANGING = re.compile(r"\bline \d+|\b0x[0-9a-f]+")
 """Parts of a message that change although the mistake does not: lines and addresses."""
@@ -166,9 +166,5 @@ def _in_document(result: CheckResult) -> CheckResult:
 
 
 def _failure(failure: Failure, message: str, span: Span, whole_file: bool = False) -> CheckResult:
-    severity = "error" if is_problem(failure, whole_file) else _milder(failure)
+    severity = "error" if is_problem(failure, whole_file) else failure.severity
     return CheckResult(failure.kind, severity, message, span)
-
-
-def _milder(failure: Failure) -> Severity:
-    return "warning" if failure.severity == "warning" else "information"

@@ -134,7 +134,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class SurveyScope:
-    """Hold the targets of `kinds` in `sources`, and the `codes` of the findings to report.
+    """Hold the targets of `kinds` in `sources`, the `codes` of the findings to report, and the `jobs`: traces at once.
 
     `texts` replace files on disk by path, also files that sources only import. If it `has_costs`, reports have those of
     their targets.
@@ -145,6 +145,7 @@ class SurveyScope:
     codes: Collection[FindingCode] = TOLD
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     has_costs: bool = False
+    jobs: int = 1
 
     @property
     def all_codes(self) -> frozenset[str]:
@@ -152,24 +153,28 @@ class SurveyScope:
         return frozenset({*self.codes, *get_args(FailureKind), "dimension", "graph"})
 
 
-async def survey(
-    engine: Engine,
-    scope: SurveyScope,
-    jobs: int,
-    on_file: Callable[[FileReport], None],
-    on_target: Callable[[TargetReport], None],
-) -> None:
-    """Trace targets, `jobs` at once.
+@dataclass
+class SurveyProgress:
+    """Count the targets of a survey: those `found` in the files read so far, those `finished`, and those `running`."""
 
-    `on_target` is called with each result, `on_file` with the files in order. On cancellation, `on_file` gets the
-    results so far.
-    """
-    traces, opened = asyncio.Semaphore(jobs), asyncio.Semaphore(jobs + 2)
+    found: int = 0
+    finished: int = 0
+    running: list[str] = field(default_factory=list[str])
+
+    def show(self) -> None:
+        """Show the counts, which have changed; here, do nothing."""
+
+
+async def survey(
+    engine: Engine, scope: SurveyScope, on_file: Callable[[FileReport], None], progress: SurveyProgress
+) -> None:
+    """Trace targets. `on_file` is called with the files in order; on cancellation, it gets the results so far."""
+    traces, opened = asyncio.Semaphore(scope.jobs), asyncio.Semaphore(scope.jobs + 2)
     works = [_Work(source) for source in scope.sources]
 
     async def look(work: _Work) -> None:
         async with opened:
-            await _look(engine, work, scope, traces, on_target)
+            await _look(engine, work, scope, traces, progress)
 
     for file, text in scope.texts.items():
         engine.open(file, text, (project_root(file),))
@@ -229,25 +234,28 @@ async def _look(
     work: _Work,
     scope: SurveyScope,
     traces: asyncio.Semaphore,
-    on_target: Callable[[TargetReport], None],
+    progress: SurveyProgress,
 ) -> None:
     file, names = work.source.file, work.source.names
 
     async def trace(target: Target) -> None:
+        budget = project.budgets.get(target.name, {})
         async with traces:
+            progress.running.append(target.name)
+            progress.show()
             started = time.perf_counter()
             outcome = await engine.outcome(file, target.name, final=True)
             waited = time.perf_counter() - started
             work.dependencies |= dict.fromkeys(engine.dependencies(file, target.name, ""))
+            costs = await _costs(engine, target, outcome) if scope.has_costs or budget else None
+            progress.running.remove(target.name)
+            progress.finished += 1
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return
         outcomes.append((target, outcome))
-        budget = project.budgets.get(target.name, {})
-        costs = await _costs(engine, target, outcome) if scope.has_costs or budget else None
         work.comments += over_budget(target, costs, budget) if costs is not None else ()
         report = report_target(target, tell(with_places(outcome, file, line_name)), _seconds(engine, target, waited))
         work.targets.append(replace(report, costs=costs))
-        on_target(work.targets[-1])
 
     try:
         replaced = scope.texts.get(file, work.source.text)
@@ -267,6 +275,7 @@ async def _look(
             work.failure = targets
             return
         wanted = [t for t in targets if t.kind in scope.kinds and (names is None or t.name in names)]
+        progress.found += len(wanted)
         if names is None:
             work.comments += [*comment_problems(file, text, targets), *unknown_codes(file, text)]
         await asyncio.gather(*(trace(target) for target in wanted))

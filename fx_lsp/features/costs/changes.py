@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from fx_lsp.features.costs.operations import format_flops
 from fx_lsp.features.costs.summary import Place, summary_of
@@ -14,11 +14,8 @@ from fx_lsp.features.wording.problems import Problem
 from fx_lsp.features.wording.text import basename, format_bytes
 from fx_lsp.model import Budgeted, FindingCode, Stage, Target, Trace
 
-CostName = Literal["graphs", "recompilations", "host-syncs", "saved", "peak", "flops", "moved", "operations"]
 MAX_LINES = 3
 """The most lines that are named for one cost over its budget."""
-COMPILED_GRAPH = "compiled:"
-"""The beginning of the name of each stage that `torch.compile` captures between two breaks."""
 
 
 class CostKind(NamedTuple):
@@ -29,8 +26,8 @@ class CostKind(NamedTuple):
     is_count: bool = False
 
 
-COSTS: Mapping[CostName, CostKind] = {
-    "graphs": CostKind("graphs of torch.compile", "{:,}".format, is_count=True),
+COSTS: Mapping[Budgeted, CostKind] = {
+    "graph-breaks": CostKind("graph breaks", "{:,}".format, is_count=True),
     "recompilations": CostKind("recompilations", "{:,}".format, is_count=True),
     "host-syncs": CostKind("host syncs", "{:,}".format, is_count=True),
     "saved": CostKind("saved for backward", format_bytes),
@@ -40,7 +37,7 @@ COSTS: Mapping[CostName, CostKind] = {
     "operations": CostKind("operations", "{:,}".format, is_count=True),
 }
 """The costs of a target in the order of a report: sizes in bytes, other costs as numbers."""
-_OF_FINDINGS: Mapping[CostName, FindingCode] = {"recompilations": "recompile", "host-syncs": "host-sync"}
+_OF_FINDINGS: Mapping[Budgeted, FindingCode] = {"recompilations": "recompile", "host-syncs": "host-sync"}
 
 
 @dataclass(frozen=True)
@@ -49,8 +46,8 @@ class TargetCosts:
     that it was traced with, by name.
     """
 
-    amounts: Mapping[CostName, int]
-    lines: Mapping[CostName, Mapping[Place, int]]
+    amounts: Mapping[Budgeted, int]
+    lines: Mapping[Budgeted, Mapping[Place, int]]
     inputs: Mapping[str, str]
 
 
@@ -66,7 +63,7 @@ class CostPlace(NamedTuple):
 class CostChange:
     """Hold a cost that differs, and the lines that cost more (or less, if the whole does), the largest part first."""
 
-    cost: CostName
+    cost: Budgeted
     before: int
     after: int
     places: tuple[CostPlace, ...]
@@ -84,12 +81,12 @@ class ChangedTarget:
 
 
 def costs_of(trace: Trace, stages: Sequence[Stage], breaks: Trace | None) -> TargetCosts:
-    """Return the costs of a traced target with the stages of its summary; those of graph breaks from the trace with
-    the graphs of `torch.compile`, if there is one.
+    """Return the costs of a traced target with the stages of its summary; graph breaks are those of a trace by
+    `torch.compile`, if there is one.
     """
     summary = summary_of(trace, stages)
     totals, peak = summary.totals, summary.peak
-    amounts: dict[CostName, int] = {
+    amounts: dict[Budgeted, int] = {
         "saved": trace.activation_bytes,
         "peak": 0 if peak is None else peak.bytes,
         "flops": totals.flops.sum,
@@ -97,7 +94,7 @@ def costs_of(trace: Trace, stages: Sequence[Stage], breaks: Trace | None) -> Tar
         "operations": totals.ops.sum,
     }
     rows = [((row.span.file, row.span.line), row.totals) for row in summary.lines]
-    lines: dict[CostName, Mapping[Place, int]] = {
+    lines: dict[Budgeted, Mapping[Place, int]] = {
         "saved": {place: total.saved_bytes for place, total in rows},
         "peak": {} if peak is None or peak.span is None else {(peak.span.file, peak.span.line): peak.bytes},
         "flops": {place: total.flops.sum for place, total in rows},
@@ -105,11 +102,10 @@ def costs_of(trace: Trace, stages: Sequence[Stage], breaks: Trace | None) -> Tar
         "operations": {place: total.ops.sum for place, total in rows},
     }
     for cost, code in _OF_FINDINGS.items():
-        lines[cost] = places = _places(trace, code)
-        amounts[cost] = sum(places.values())
+        lines[cost] = _places(trace, code)
     if breaks is not None:
-        amounts["graphs"] = sum(stage.name.startswith(COMPILED_GRAPH) for stage in breaks.stages)
-        lines["graphs"] = _places(breaks, "graph-break")
+        lines["graph-breaks"] = _places(breaks, "graph-break")
+    amounts |= {cost: sum(places.values()) for cost, places in lines.items() if cost not in amounts}
     return TargetCosts(amounts, lines, {item.name: item.spec for item in trace.inputs})
 
 
@@ -120,11 +116,9 @@ def _places(trace: Trace, code: FindingCode) -> Counter[Place]:
 def over_budget(target: Target, costs: TargetCosts, budget: Mapping[Budgeted, int]) -> Iterator[Problem]:
     """Yield a problem for each cost of a target that exceeds its budget, with the lines that cost most."""
     for name, most in budget.items():
-        cost: CostName = "graphs" if name == "graph-breaks" else name
-        places = Counter(costs.lines.get(cost, {}))
-        amount = places.total() if name == "graph-breaks" else costs.amounts.get(cost, 0)
+        places, amount = Counter(costs.lines.get(name, {})), costs.amounts.get(name, 0)
         if amount > most:
-            title, shown = "graph breaks" if name == "graph-breaks" else COSTS[cost].title, COSTS[cost].shown
+            title, shown, _ = COSTS[name]
             lines = ", ".join(f"{basename(file)}:{line}" for (file, line), _ in places.most_common(MAX_LINES))
             text = f"{target.name} exceeds its budget of {title}: {shown(amount)}, at most {shown(most)}"
             yield Problem(target.name_span, "error", f"{text}; see {lines}" if lines else text, "budget")
@@ -145,7 +139,7 @@ def changed_target(
 def _changes(before: TargetCosts, after: TargetCosts, moved: Callable[[Place], Place | None]) -> Iterator[CostChange]:
     for cost in COSTS:
         old, new = before.amounts.get(cost), after.amounts.get(cost)
-        if old is None or new is None or old == new:
+        if old is None or new is None or COSTS[cost].shown(old) == COSTS[cost].shown(new):
             continue
         parts = Counter({CostPlace(*place): amount for place, amount in after.lines[cost].items()})
         for place, amount in before.lines[cost].items() if cost != "peak" else ():

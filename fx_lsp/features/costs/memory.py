@@ -187,13 +187,9 @@ def _owners(stage: Stage, begin: Mapping[str, int]) -> dict[str, str]:
     owner: dict[str, str] = {name: name for name in begin}
     for node in stage.nodes:
         if node.op.startswith("call_"):
-            root = _source(node) if shares_storage(node) else node.name
+            root = node.inputs[0] if shares_storage(node) else node.name
             if root in owner:
                 owner[node.name] = owner[root]
             elif root == node.name:
                 owner[node.name] = node.name
     return owner
-
-
-def _source(node: Node) -> str:
-    return node.inputs[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from fx_lsp.features.costs.memory import Memory, memory
@@ -133,7 +134,7 @@ def summary_of(trace: Trace, stages: Sequence[Stage]) -> CostSummary:
     alive = {(step.stage, step.name): step.live for step in use.steps}
     saved = {value.name: value.bytes for value in trace.saved if value.kind == "activation"}
     for stage in stages:
-        side = _of_backward if stage is backward else Both
+        side = partial(Both, 0) if stage is backward else Both
         for node in stage.nodes:
             ops, flops, moved = side(int(node.computes)), side(node.flops), side(node.moved_bytes)
             kept = saved.get(node.name, 0) if stage is forward else 0
@@ -163,10 +164,6 @@ def costs_text(totals: Totals) -> list[str]:
     flops, moved, sent = totals.flops.sum, totals.moved_bytes.sum, totals.sent_bytes.sum
     texts = {format_flops(flops): flops, f"moves {format_bytes(moved)}": moved, f"sends {format_bytes(sent)}": sent}
     return [text for text, number in texts.items() if number]
-
-
-def _of_backward(number: int) -> Both:
-    return Both(0, number)
 
 
 def _peak(use: Memory) -> PeakMemory | None:

@@ -51,7 +51,7 @@ def align(stages: Sequence[Stage]) -> tuple[AlignedRow, ...]:
 
 def _with_stage(rows: Sequence[_Nodes], stage: Stage, width: int) -> Iterator[_Nodes]:
     """Yield the rows of `width` graphs with one graph more."""
-    latest = [_latest(row) for row in rows]
+    latest = [next(node for node in reversed(row) if node is not None) for row in rows]
     named = _named(latest, {node.name: node for node in stage.nodes})
     following = iter(named)
     next_row = 0
@@ -79,10 +79,6 @@ def _named(rows: Sequence[Node], nodes: Mapping[str, Node]) -> list[int]:
         if before is None or new is None or is_same(node, new) or not is_same(rows[before], new):
             chosen[node.name] = i
     return sorted(chosen.values())
-
-
-def _latest(row: _Nodes) -> Node:
-    return next(node for node in reversed(row) if node is not None)
 
 
 def _paired(before: Sequence[Node], after: Sequence[Node]) -> Iterator[tuple[Node | None, Node | None]]:

@@ -50,7 +50,7 @@ def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple
     """
     problems: list[Problem] = []
     inner: list[Span] = []
-    for target, outcome in sorted(outcomes, key=lambda outcome: _lines(outcome[0].span)):
+    for target, outcome in sorted(outcomes, key=lambda outcome: outcome[0].span.end_line - outcome[0].span.line):
         trace = shown_trace(outcome)
         if trace is None or outcome is None:
             continue
@@ -66,7 +66,3 @@ def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple
 def _text(span: Span, lines: Sequence[str]) -> str:
     """Return the source of a span in one line, shortened if it is long."""
     return one_line(span_text(lines, span), 60)
-
-
-def _lines(span: Span) -> int:
-    return span.end_line - span.line

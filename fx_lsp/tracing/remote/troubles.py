@@ -11,7 +11,9 @@ from fx_lsp.tracing.workers.processes import describe_status, gist
 from fx_lsp.wire import readable
 
 NEEDED = "a job needs torch 2.6 or newer and triton there, and Python 3.10 or newer"
-NO_EXECNET = Failed("benchmarks need execnet, which is not installed next to fx-lsp", "install it: pip install execnet")
+NO_EXECNET = Failed(
+    "benchmarks need execnet, which is not installed next to fx-lsp", "install fx-lsp with its extra `bench`"
+)
 _SSH_FAILED = 255
 _ERROR = r"\b[Ee]rror\b"
 
