@@ -129,7 +129,7 @@ def returned_gradients(text: str) -> list[str]:
 
 def test_a_function_named_as_one_of_python_leaves_that_alone(files: dict[str, str]) -> None:
     refusal = body(files["tuple"], "def checked_(")
-    assert "({wanted}), not {builtins.tuple(tensor.shape)}" in refusal
+    assert "{wanted}, not {builtins.tuple(tensor.shape)}" in refusal
     assert "    tensors = checked_(x, checked)\n" in files["tuple"]
     assert "\nimport builtins\n" in files["tuple"] and "builtins" not in files["gated"]
 
