@@ -26,6 +26,18 @@ def observed(function) -> tuple[Dependence, list[object]]:
     return run.dependence, [first, second, *run.result]
 
 
+def test_what_no_operation_returns_follows_from_what_has_its_storage():
+    def work(first, second):
+        return (
+            torch.autograd.Variable(first),
+            torch.autograd.Variable(first.relu()) + 1,
+            torch.autograd.Variable(second),
+        )
+
+    dependence, (_, _, *results) = observed(work)
+    assert [sorted(dependence.of(value)) for value in results] == [["first"], ["first"], ["second"]]
+
+
 def test_results_follow_from_all_operands_through_views_and_integers():
     def work(first, second):
         view = first.t()
