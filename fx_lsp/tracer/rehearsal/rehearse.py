@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import FrameType, ModuleType, TracebackType
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import Dataset
 
 from fx_lsp.files import NOTEBOOK
 from fx_lsp.messages.exceptions import OVERWRITTEN
@@ -100,7 +101,7 @@ class _Rehearsal(ProgramRun):
             return isinstance(error, _OF_OPERATIONS) and not self._is_vague(failed)
         frame, line = frames[-1]
         if frame.f_code.co_filename.startswith((*_OF_LIBRARY, _VALUES)):
-            return not self._may_lack_something()
+            return not self._may_lack_something() and not any(_is_without_samples(frame) for frame, _ in frames)
         is_users = self.sources.rank(frame.f_code.co_filename) == 0
         imports = any(frame.f_code.co_filename.startswith("<frozen importlib") for frame, _ in frames)
         return is_users and not imports and not self._may_lack_something() and _is_of_python(error, frame, line)
@@ -229,6 +230,12 @@ def _is_vague(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     values += [item for value in values if isinstance(value, (list, tuple)) for item in value]
     sizes = (size for tensor in tensors_among(args, kwargs) for size in tensor.shape)
     return any(isinstance(value, (Absent, torch.SymInt)) for value in values) or not all(type(s) is int for s in sizes)
+
+
+def _is_without_samples(frame: FrameType) -> bool:
+    """Return True if a function works on a dataset without samples: the folder of its files may be missing."""
+    sets = [value for value in frame.f_locals.values() if isinstance(value, Dataset) and isinstance(value, Sized)]
+    return any(not len(dataset) for dataset in sets)
 
 
 def _has_empty_list(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

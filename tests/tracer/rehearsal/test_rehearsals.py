@@ -61,6 +61,34 @@ def test_a_script_that_runs_shows_nothing(wrong):
     assert wrong(TRAIN) is None
 
 
+def test_a_dataset_whose_files_are_missing_is_not_the_scripts_mistake(wrong):
+    files = TRAIN.replace(
+        "data = TensorDataset(torch.randn(70, 20), torch.randint(0, 4, (70,)))", "data = Files('data')"
+    )
+    kind = """
+import glob
+from torch.utils.data import Dataset
+
+class Files(Dataset):
+    def __init__(self, root):
+        self.files = sorted(glob.glob(root + "/*.pt"))
+
+    def __getitem__(self, index):
+        return torch.load(self.files[index]), 1
+
+    def __len__(self):
+        return len(self.files)
+"""
+    assert wrong(kind + files) is None
+    assert wrong(TRAIN.replace("shuffle=True", "shuffle=True, batch_sampler=3"))[0] == "error"
+
+
+def test_a_model_that_moves_once_its_optimizer_exists_is_trained(wrong):
+    moved = TRAIN.replace("(model.parameters())\n    for", "(model.parameters())\n    model.to('cuda')\n    for")
+    assert moved != TRAIN
+    assert wrong(moved.replace("model(x), y", "model(x.to('cuda')), y.to('cuda')")) is None
+
+
 def test_a_second_turn_meets_what_the_first_left(wrong):
     source = TRAIN.replace("loss = F", "total = total + F").replace("loss.backward()", "total.backward()")
     source = source.replace("total += loss.item()", "pass")
