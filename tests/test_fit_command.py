@@ -66,6 +66,21 @@ def test_why_there_is_no_peak(tmp_path: Path):
     assert fx_lsp(tmp_path, "fit", "train.py", "--json").returncode == 1
 
 
+def test_files_that_are_no_programs_say_so_where_they_are_named(tmp_path: Path):
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "parts.py").write_text("import torch\n")
+    done = fx_lsp(tmp_path, "fit", "broken.py", "parts.py")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.splitlines() == snapshot(
+        [
+            "broken.py",
+            "  no peak: broken.py:1: syntax error: invalid syntax.",
+            "parts.py",
+            "  no peak: it is no program that imports torch",
+        ]
+    )
+
+
 def test_nothing_trains(tmp_path: Path):
     (tmp_path / "model.py").write_text("import torch\n\n\ndef f(x):\n    return torch.relu(x)\n")
     done = fx_lsp(tmp_path, "fit")

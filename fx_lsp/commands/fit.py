@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps([row for _, row in rows], indent=1))
     elif not rows:
         print("nothing to measure: no file trains a model", file=sys.stderr)
-    elif any("peak" in row for _, row in rows):
+    elif any(row.get("device") == "cuda" for _, row in rows):
         print(WORKSPACES, file=sys.stderr)
     return 0 if rows and all("peak" in row for _, row in rows) else 1
 
@@ -74,7 +74,8 @@ async def _of_file(engine: Engine, source: Source, is_named: bool) -> tuple[list
     try:
         targets = await engine.targets(source.file)
         if isinstance(targets, Failure):
-            return _no_peak(source.file, describe(targets)) if is_named else None
+            place = f"{place_text(targets.span)}: " if targets.span is not None else ""
+            return _no_peak(source.file, place + describe(targets)) if is_named else None
         kinds = {target.kind: target for target in targets}
         if "script" in kinds and (is_named or "step" in kinds):
             return await _fit(engine, kinds["script"])
