@@ -21,9 +21,11 @@ from fx_lsp.tracer.program.gpu.tensors import gpu_attention
 _VF: Any = vars(torch)["_VF"]
 _FUSED = "silu_backward", "mish_backward"
 """Operations with one kernel on a GPU that C++ computes in several where it sees none."""
-_SAVED = {"lstm": 6, "gru": 5, "rnn_tanh": 1, "rnn_relu": 1}
-"""The numbers for each element of the hidden states that cuDNN saves, a guess: gates and states. It tells the size of
-what it saves only on a GPU (`cudnnGetRNNTempSpaceSizes`).
+_GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+_STATES = {"lstm": 2, "gru": 2, "rnn_tanh": 0, "rnn_relu": 0}
+"""The numbers for each element of the hidden states that cuDNN saves for backward, where it allocates one more for each
+gate. Both are guesses, which agree with the peak of an LSTM on an H200: only on a GPU does cuDNN tell the sizes
+(`cudnnGetRNNTempSpaceSizes`).
 """
 
 
@@ -37,7 +39,7 @@ def kernels_of_gpu() -> Generator[None, None, None]:
         for name in _FUSED:
             kernels.impl(name, _whole(getattr(torch.ops.aten, name).default), "AutogradCUDA")
         stack.enter_context(patch.object(_VF, "dropout", _dropout))
-        for name in _SAVED:
+        for name in _GATES:
             stack.enter_context(patch.object(_VF, name, _recurrent(name, getattr(_VF, name))))
         stack.enter_context(patch.object(F, "scaled_dot_product_attention", _attention))
         stack.enter_context(patch.object(torch.amp.GradScaler, "_maybe_opt_step", _step_of_scaler))
@@ -80,18 +82,21 @@ class _RecurrentLayers(torch.autograd.Function):
     """Allocate what cuDNN does for all steps of recurrent layers: the output, and what backward needs."""
 
     @staticmethod
-    def forward(ctx: Any, saved: int, sizes: tuple[int, ...], data: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        states = rest[: 2 if saved == _SAVED["lstm"] else 1]
-        layers, *_, hidden = (*states[0].shape[:1], *states[-1].shape)
-        output, reserve = data.new_empty(sizes), data.new_empty(saved * layers, *sizes[:-1], hidden)
+    def forward(ctx: Any, name: str, sizes: tuple[int, ...], data: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        states = rest[: 2 if name == "lstm" else 1]
+        ctx.name, ctx.elements = name, (states[0].shape[0], *sizes[:-1], states[-1].shape[-1])
+        output, reserve = data.new_empty(sizes), data.new_empty(_GATES[name] + _STATES[name], *ctx.elements)
         ctx.save_for_backward(data, output, reserve, *rest)
         return output, *map(torch.empty_like, states)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         data, _, _, *rest = ctx.saved_tensors
+        workspace = data.new_empty(_GATES[ctx.name], *ctx.elements)
         tensors = zip(ctx.needs_input_grad[2:], (data, *rest), strict=True)
-        return None, None, *(torch.empty_like(tensor) if needs else None for needs, tensor in tensors)
+        results = (*(torch.empty_like(tensor) if needs else None for needs, tensor in tensors),)
+        del workspace
+        return None, None, *results
 
 
 def _recurrent(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,6 +114,6 @@ def _recurrent(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
             tensors = [tensor.to(torch.get_autocast_dtype("cuda")) for tensor in tensors]
         directions = 2 if args[7 if is_packed else 6] else 1
         apply: Any = _RecurrentLayers.apply
-        return apply(_SAVED[name], (*data.shape[:-1], tensors[1].shape[-1] * directions), *tensors)
+        return apply(name, (*data.shape[:-1], tensors[1].shape[-1] * directions), *tensors)
 
     return call
