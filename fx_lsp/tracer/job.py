@@ -144,15 +144,15 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                 if request.kind == "script":
                     script = rehearse(request, sources, around.mode)
                     target = LoadedTarget(request, Loaded(script.module, True), sources, around, started)
-                    yield _with_dependencies(_of_script(target, script), basis)
-                    return
-                loaded = _loaded(request, around.mode, world)
-                basis.whole = loaded.whole
-                if builds:
-                    reply = graph_reply(request, loaded, sources, around.mode, started)
+                    reply = _of_script(target, script)
                 else:
-                    seen = world.offers() if world is not None else ()
-                    reply = yield from _traced(LoadedTarget(request, loaded, sources, around, started, seen), basis)
+                    loaded = _loaded(request, around.mode, world)
+                    basis.whole = loaded.whole
+                    if builds:
+                        reply = graph_reply(request, loaded, sources, around.mode, started)
+                    else:
+                        seen = world.offers() if world is not None else ()
+                        reply = yield from _traced(LoadedTarget(request, loaded, sources, around, started, seen), basis)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources))

@@ -137,7 +137,9 @@ def _copy_of(original: torch.Tensor) -> torch.Tensor:
 
 
 def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """Return what a tensor of a module becomes: a parameter remains the same object, which optimizers may hold."""
+    """Return what a tensor of a module becomes: a parameter remains the same object, which optimizers may hold, unless
+    it becomes one of another kind, as on the device "meta".
+    """
     with torch.no_grad():
         changed = fn(tensor)
     if is_lazy(tensor):
@@ -145,7 +147,8 @@ def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -
         return kind(tensor.requires_grad, device=changed.device, dtype=changed.dtype)
     if changed is tensor or not isinstance(tensor, nn.Parameter):
         return changed
-    if isinstance(tensor, FakeTensor) and isinstance(changed, FakeTensor):
+    is_alike: bool = torch._has_compatible_shallow_copy_type(tensor, changed)
+    if is_alike and isinstance(tensor, FakeTensor) and isinstance(changed, FakeTensor):
         tensor.data, tensor.fake_device = changed, changed.fake_device
         return tensor
     return nn.Parameter(changed, requires_grad=tensor.requires_grad)

@@ -89,6 +89,25 @@ def test_a_model_that_moves_once_its_optimizer_exists_is_trained(wrong):
     assert wrong(moved.replace("model(x), y", "model(x.to('cuda')), y.to('cuda')")) is None
 
 
+def test_a_script_that_needs_a_gpu_runs_as_with_one(wrong):
+    source = """
+def sample(count):
+    return torch.cuda.FloatTensor(count, 20)
+
+net = Net()
+if torch.cuda.is_available():
+    net.cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for step in range(10):
+    loss = net(sample(4)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert wrong(source) is None
+    assert wrong(source.replace("(count, 20)", "(count, 21)"))[0] == "error"
+
+
 def test_a_second_turn_meets_what_the_first_left(wrong):
     source = TRAIN.replace("loss = F", "total = total + F").replace("loss.backward()", "total.backward()")
     source = source.replace("total += loss.item()", "pass")
