@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
-from fx_lsp.errors import WorkerDied, WorkerTimeout, WorldStale
+from fx_lsp.errors import WorkerDied, WorkerExceeded, WorkerTimeout, WorldStale
 from fx_lsp.model import TraceReply, TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.child import Child
@@ -167,6 +167,11 @@ class Workers:
             if stale == MAX_STALE:
                 raise WorkerDied("the packages of the tracer change all the time", 1, child.output.text()) from None
             return await self.run(request, seconds, early, world, stale + 1)
+        except WorkerExceeded as error:
+            await self._end(child)
+            if not self._worlds.ended_by(error, request):
+                raise
+            return await self.run(request, seconds, early, None, stale)
         except BaseException:
             await self._end(child)
             raise

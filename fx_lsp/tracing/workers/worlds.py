@@ -85,6 +85,12 @@ class WorldProcess(ForkServer):
         return is_below(pid, self.pid)
 
     @property
+    def error(self) -> BaseException | None:
+        """Return why it was ended; None if it lives, or ended by itself."""
+        exited = self.process.exited
+        return exited.exception() if exited.done() and not exited.cancelled() else None
+
+    @property
     def seconds_idle(self) -> float:
         """Return for how long nothing was asked of it."""
         return time.monotonic() - self._used
@@ -126,6 +132,14 @@ class Worlds:
             self._fatal[request.file] = request.source
             self._end(world)
             return None
+
+    def ended_by(self, error: WorkerDied, request: TraceRequest) -> bool:
+        """Return True if an error is that of a world and not of a request in it, which gets no world from now on."""
+        ended = [world for world in self._worlds if world.error is error]
+        for world in ended:
+            self._fatal[request.file] = request.source
+            self._end(world)
+        return bool(ended)
 
     async def close(self) -> None:
         """End all worlds, and wait until they are gone."""
