@@ -99,12 +99,14 @@ class _Rehearsal(ProgramRun):
             return False
         if failed is not None and failed.chain[:1] == self.sources.traceback_chain(error.__traceback__)[:1]:
             return isinstance(error, _OF_OPERATIONS) and not self._is_vague(failed)
+        if self._may_lack_something() or any(_is_without_samples(frame) for frame, _ in frames):
+            return False
         frame, line = frames[-1]
         if frame.f_code.co_filename.startswith((*_OF_LIBRARY, _VALUES)):
-            return not self._may_lack_something() and not any(_is_without_samples(frame) for frame, _ in frames)
+            return True
         is_users = self.sources.rank(frame.f_code.co_filename) == 0
         imports = any(frame.f_code.co_filename.startswith("<frozen importlib") for frame, _ in frames)
-        return is_users and not imports and not self._may_lack_something() and _is_of_python(error, frame, line)
+        return is_users and not imports and _is_of_python(error, frame, line)
 
     def _is_of_options(self, error: BaseException) -> bool:
         """Return True if options of the command line or sizes of missing images are assumed, or options have no value
