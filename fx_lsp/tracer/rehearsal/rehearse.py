@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import FrameType, ModuleType, TracebackType
@@ -99,7 +99,7 @@ class _Rehearsal(ProgramRun):
             return False
         if failed is not None and failed.chain[:1] == self.sources.traceback_chain(error.__traceback__)[:1]:
             return isinstance(error, _OF_OPERATIONS) and not self._is_vague(failed)
-        if self._may_lack_something() or any(_is_without_samples(frame) for frame, _ in frames):
+        if self._may_lack_something(frames):
             return False
         frame, line = frames[-1]
         if frame.f_code.co_filename.startswith((*_OF_LIBRARY, _VALUES)):
@@ -120,9 +120,10 @@ class _Rehearsal(ProgramRun):
             return True
         return _is_vague(failed.args, failed.kwargs)
 
-    def _may_lack_something(self) -> bool:
-        """Return True if something is missing so far, so that its placeholder may cause an error."""
-        return bool(self.absences.errors) or bool(notes().weights)
+    def _may_lack_something(self, frames: Iterable[tuple[FrameType, int]] = ()) -> bool:
+        """Return True if something is missing so far, or in frames, so that this may cause an error."""
+        is_empty = any(_is_without_samples(frame) for frame, _ in frames)
+        return bool(self.absences.errors) or bool(notes().weights) or is_empty
 
     def _reads_what_was_cut(self, frame: FrameType, line: int) -> bool:
         """Return True if a frame is at a statement that reads what a loop would have added more to."""
