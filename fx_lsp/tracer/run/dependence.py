@@ -86,6 +86,7 @@ class Dependence:
 def storage_of(tensor: torch.Tensor) -> Any:
     """Return the storage of a tensor, None for one without any, such as a sparse one."""
     try:
-        return tensor.untyped_storage()
+        with torch._C.DisableTorchFunction():  # it is no call of the code that runs
+            return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
         return None
