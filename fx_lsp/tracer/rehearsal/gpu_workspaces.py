@@ -20,33 +20,26 @@ MULTIPROCESSORS, THREADS_OF_EACH = 132, 2048
 _aten = torch.ops.aten
 OF_CUBLAS = frozenset({_aten.mm, _aten.addmm, _aten.bmm, _aten.baddbmm, _aten._scaled_mm})
 """Operations of cuBLAS."""
-_REDUCTIONS = frozenset({_aten.sum, _aten.mean, _aten.amax, _aten.amin, _aten.linalg_vector_norm})
+_REDUCTIONS = frozenset({_aten.sum, _aten.mean, _aten.amax, _aten.amin})
 
 # The constants of `ReduceConfig` in PyTorch's Reduce.cuh.
 _MAX_THREADS, _WARP, _MAX_VECTOR = 512, 32, 4
 _LEAST_VALUES, _MOST_VALUES = 16, 256
 
 
-def reduction_bytes(operation: Any, args: Sequence[Any], result: Any) -> int:
+def reduction_bytes(operation: Any, args: Sequence[Any], result: Tensor) -> int:
     """Return the bytes in which the blocks of a reduction pass on what each has computed; 0 for other operations, and
     if no block needs the values of another.
     """
-    if operation not in _REDUCTIONS or not isinstance(result, Tensor) or not result.numel():
+    data = args[0] if args else None
+    if operation not in _REDUCTIONS or not isinstance(data, Tensor) or not (data.dim() and data.numel()):
         return 0
-    data: Tensor = args[0]
-    dims = (
-        args[1]
-        if len(args) > 1 and isinstance(args[1], (int, list, tuple)) and operation is not _aten.linalg_vector_norm
-        else ()
-    )
-    reduced = {dim % data.dim() for dim in ((dims,) if isinstance(dims, int) else dims)} or set(range(data.dim()))
-    sizes = [dim for dim in range(data.dim()) if data.shape[dim] > 1]
-    innermost = min(sizes, key=data.stride, default=0)
+    dims = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
+    reduced = {dim % data.dim() for dim in dims} or set(range(data.dim()))
+    innermost = min((dim for dim in range(data.dim()) if data.shape[dim] > 1), key=data.stride, default=0)
     outputs = result.numel()
-    element = 8 if data.dtype in (torch.float64, torch.int64) else 4
-    return (
-        _staged(outputs, data.numel() // outputs, innermost in reduced, data.shape[innermost] if sizes else 1) * element
-    )
+    values = _staged(outputs, data.numel() // outputs, innermost in reduced, data.shape[innermost])
+    return values * (8 if data.dtype in (torch.float64, torch.int64) else 4)
 
 
 def _staged(outputs: int, inputs: int, along_rows: bool, row: int) -> int:
