@@ -137,8 +137,8 @@ def _copy_of(original: torch.Tensor) -> torch.Tensor:
 
 
 def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """Return what a tensor of a module becomes: a parameter remains the same object, which optimizers may hold, unless
-    it becomes one of another kind, as on the device "meta".
+    """Return the converted tensor of a module. A parameter remains the same object, which optimizers may hold, unless
+    its new values are of another kind, as on the device "meta".
     """
     with torch.no_grad():
         changed = fn(tensor)

@@ -198,7 +198,7 @@ class Stop:
 
 
 def _of_inputs(stop: Stop) -> Iterator[Unknown]:
-    """Yield what is unknown of the inputs that the operands of the end are computed from."""
+    """Yield the unknown aspects of the inputs from which the operands of the end are computed."""
     attempt = stop.attempt
     plans, behind = dict(attempt.plans.tensors()), attempt.run.dependence.of(*stop.operands)
     for path in behind:
@@ -334,7 +334,7 @@ _AS_USERS_WRITE = ("torch.nn", "torch.functional", "torch.distributions", "torch
 
 
 def of_machine(attempt: Attempt) -> Iterator[Unknown]:
-    """Yield what ended an attempt because only a real run has it: files, modules, values of tensors, collections that
+    """Yield the causes of an end that only a real run has: files, modules, values of tensors, collections that
     other parts of a program fill, and what Python's own functions refuse in a shortened program.
     """
     error, parts = attempt.run.error, _parts_read(attempt)
